@@ -8,6 +8,7 @@ the reason beside it.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -20,21 +21,28 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
+import tifffile
 
 import napari_gpu_denoise as gd
+from files.damage import damage, damaged_values, watched
 from files.tiffs import RECORD
 from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import Cancelled, DenoiseError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks
 from napari_gpu_denoise.files.image_file import METRES, ImageFile, Steps
+from napari_gpu_denoise.files.tiff import reading
+from napari_gpu_denoise.run import request
 from scenes import Stored, small
 
 SETTINGS = small(gd.NLMeans)
 UNITS = METRES | {"second": 1.0, "millisecond": 1e-3, "": 1.0}
 LENGTHS = {"T": 3, "C": 2, "Z": 4, "Y": 24, "X": 32, "S": 3}
+#: Numbers of damaged files, for each format; the last are tried before a release.
+CASES = [range(0, 6), range(6, 12), pytest.param(range(12, 1000), marks=pytest.mark.thorough)]
 ODD_NAMES = ("in put 100% Größe µ 細胞#1", "-o [0-9]* it's; $HOME a.b..c")
 
 
@@ -125,6 +133,7 @@ class FormatContract:
     streams_always = False
     rounding = 0.0
     misses_files = True  # of a folder
+    survives_damage = True
 
     def write(self, path: Path, image: np.ndarray, axes: str) -> object:
         """Write an image as another program does."""
@@ -463,6 +472,21 @@ class FormatContract:
             assert run(path, tmp_path / f"out{self.end}").notes
         assert not [*tmp_path.glob(".*part")]
 
+    @pytest.mark.parametrize("numbers", CASES, ids=str)
+    def test_a_damaged_file_gives_a_result_or_a_named_error(self, tmp_path, numbers):
+        """Whatever its bytes, tags, headers, texts and records say; nothing else is opened."""
+        for number in numbers if self.survives_damage else ():
+            rng, folder = Random(number), tmp_path / f"{number}"
+            axes = self.axes[number % len(self.axes)]
+            path, image = self.written(folder / "data", axes)
+            if self.results and number % 3 == 0:  # a result, whose record a stranger changed
+                record = damaged_values(rng, RECORD.as_dict())
+                path = folder / "data" / f"own{self.end}"
+                gd.write(path, image, gd.read(folder / "data" / f"in{self.ending}"), [record])
+            if number % 6:
+                damage(rng, rng.choice([*files_of(path)]))
+            check_named(path, folder / f"out{self.end}", number)
+
     def test_lies_are_refused_before_memory_is_used(self, tmp_path, said, lie):
         path, _ = self.written(tmp_path)
         gd.read(path)
@@ -496,6 +520,33 @@ class FormatContract:
         assert formats.is_image(path) and formats.find_files([path]) == [path]
         with pytest.raises(FileError, match=f"pip install .*{self.extra}"):
             gd.read(path)
+
+
+def check_named(path: Path, out: Path, number: int) -> None:
+    """Read a file, write its pixels again, and filter it, or see a named error."""
+    secret = path.parent.parent / "secret"
+    secret.mkdir(exist_ok=True)
+    tifffile.imwrite(secret / "in.tif", np.ones((9, 9), np.uint8))
+    with contextlib.suppress(DenoiseError, MemoryError), watched(secret):
+        picture = gd.read(path)
+        assert picture.data.ndim == len(picture.axes) and picture.data.size
+        assert all(isinstance(each, dict) for each in picture.history)
+        gd.write(out, picture.data, picture, RECORD)
+        again = gd.read(out)
+        pair = np.squeeze(again.data), np.squeeze(picture.data)
+        np.testing.assert_array_equal(*pair)
+        assert again.history[-1] == RECORD.as_dict()
+    with watched(secret), pytest.MonkeyPatch.context() as patch:
+        if number % 2:  # in parts
+            patch.setattr(request, "USUAL_LIMITS", replace(request.USUAL_LIMITS, streamed_bytes=0))
+            patch.setattr(reading, "LARGE_PLANE", 1)
+        given = {"resume": True} if number % 6 == 0 else {"overwrite": True, "dtype": "float32"}
+        (file,) = gd.run_batch(path, SETTINGS, 20.0, output=out, **given).files
+        assert isinstance(file.error, DenoiseError | MemoryError | None)
+        if file.error is None and not file.skipped:
+            json.dumps(file.as_dict())
+            shapes = [np.squeeze(gd.read(each).data).shape for each in (path, out)]
+            assert shapes[0] == shapes[1]
 
 
 class SameWriter:

@@ -27,7 +27,7 @@ from napari_gpu_denoise.errors import (
 from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
 from napari_gpu_denoise.files.batch import Batch, denoise_files
-from napari_gpu_denoise.files.cluster import NewWorkers, begin_chunks, connected
+from napari_gpu_denoise.files.cluster import NewWorkers, connected
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -97,12 +97,6 @@ def test_parts_that_share_a_chunk_are_written_by_one_process(place, client, monk
     monkeypatch.setattr(dask_workers, "begin_chunks", lambda *_: False)
     made, _ = place.done(client=client)
     np.testing.assert_array_equal(made, expected)
-
-
-@pytest.mark.parametrize(("starts", "alone"), [([0, 3, 6], True), ([0, 2, 4], False), ([0], True)])
-def test_which_parts_share_a_chunk(starts, alone):
-    parts = [SimpleNamespace(yields=(slice(0, 9), slice(n, n + 2))) for n in starts]
-    assert begin_chunks(parts, (4, 3)) == alone
 
 
 def fail_on(address, monkeypatch, module, name, error=KernelError):

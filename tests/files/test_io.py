@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from types import MappingProxyType
 from xml.etree import ElementTree
 
@@ -20,7 +21,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from files import tiffs
-from files.contract import LENGTHS, FormatContract, SameWriter, apart, error_of, files_of
+from files.contract import (
+    LENGTHS,
+    FormatContract,
+    SameWriter,
+    apart,
+    check_named,
+    error_of,
+    files_of,
+)
+from files.damage import damage_tags
 from files.tiffs import GREY, PLAIN, RECORD, noise, written
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats
@@ -499,6 +509,18 @@ def test_what_reading_raises_is_told(tmp_path, monkeypatch, error, said):
 
     monkeypatch.setattr(tifffile.TiffPageSeries, "asarray", fail)
     assert said in refused(tmp_path / "in.tif")
+
+
+def test_damaged_files_of_every_kind_give_results_or_named_errors(tmp_path):
+    """And sets of files, whose XML says where the others are."""
+    for number, kind in enumerate([*tiffs.FILES, *["set"] * 9]):
+        folder = tmp_path / f"{number}" / "data"
+        folder.mkdir(parents=True)
+        path = tiffs.handmade(folder) if kind == "set" else folder / "in.tif"
+        if kind != "set":
+            written(path, kind)
+        damage_tags(Random(number), path)
+        check_named(path, folder.parent / "out.tif", number)
 
 
 # --- writing never destroys -----------------------------------------------------------------------

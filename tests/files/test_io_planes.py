@@ -97,23 +97,6 @@ INDICES = [
 ]
 
 
-@pytest.mark.parametrize("compression", [None, "zlib"])
-@pytest.mark.parametrize("index", INDICES, ids=str)
-def test_indexing(tmp_path, index, compression):
-    stored = noise(5, 3, 12, 14, dtype="uint16")
-    tifffile.imwrite(tmp_path / "a.tif", stored, compression=compression, **GREY)
-    with (
-        tiff.open_stack(tmp_path / "a.tif") as picture,
-        PlaneStore((5, 3, 12, 14), "u2", tmp_path) as s,
-    ):
-        s[...] = stored
-        for planes in (picture.data, s):
-            got = planes[index]
-            np.testing.assert_array_equal(got, stored[index])
-            assert np.shape(got) == stored[index].shape
-            assert got.dtype == stored.dtype
-
-
 @pytest.mark.parametrize(
     "index", [5, -6, (0, 0, 0, 0, 0), (..., ...), [0, 1], None, True, np.array([0, 1]), 1.5, "a"]
 )

@@ -9,14 +9,12 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise import errors
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.run import by_parts
 from scenes import bytes_per_pixel, noisy, small
 from zarr_stores import write_store
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
-OVER_TIME = small(gd.NLMeans, frames_before=1, frames_after=1)
 PLAIN, BM3D = small(gd.NLMeans), small(gd.BM3D)
 TOLD = ("settings", "sigma", "sigma_source", "noise", "axes", "saturated", "nonfinite", "notes")
 TOLD += ("input_dtype", "output_dtype")
@@ -57,89 +55,18 @@ def test_boolean_files_are_0_and_1_as_layers_are(tmp_path, options):
 @pytest.mark.parametrize(
     ("axes", "shape", "options"),
     [
-        ("TYX", (7, 33, 37), {}),
-        ("TYX", (7, 33, 37), {"imagej": True}),
-        ("TCYX", (5, 2, 33, 37), {"ome": True}),
         ("TZYX", (5, 3, 33, 37), {"imagej": True}),
         ("TYXS", (5, 33, 37, 3), {"photometric": "rgb"}),
         ("ZTYX", (2, 5, 33, 37), {"compression": "zlib"}),
     ],
 )
 def test_frame_by_frame_is_as_a_whole(streamed, tmp_path, axes, shape, options):
+    """Other filters and kinds of noise: tests/test_ways.py."""
     image = noisy(*shape, dtype="uint8" if axes.endswith("S") else "uint16")
     path = written(tmp_path, image, axes, **options)
-    for settings, sigma in ((VIDEO, None), (OVER_TIME, 20.0), (PLAIN, None), (BM3D, 20.0)):
+    for settings, sigma in ((VIDEO, None), (PLAIN, 20.0)):
         check(path, image, settings, sigma, axes)
-    assert len(streamed) == 4
-
-
-@pytest.mark.parametrize(
-    ("settings", "axes", "shape", "options"),
-    [
-        (BM3D, "ZYX", (4, 33, 37), {}),
-        (BM3D, "ZCYX", (3, 2, 33, 37), {"imagej": True}),
-        (small(gd.BM3D, channels="joint"), "CZYX", (2, 3, 33, 37), {"ome": True}),
-        (BM3D, "ZYXS", (4, 33, 37, 3), {"photometric": "rgb"}),
-        (small(gd.NLMeans, slices=1), "ZYX", (5, 33, 37), {"compression": "zlib"}),
-        (small(gd.BM4D), "ZYX", (12, 33, 37), {}),
-    ],
-    ids=lambda given: given if isinstance(given, str) else "",
-)
-def test_stacks_without_time_are_filtered_in_parts(
-    streamed, tmp_path, limits, settings, axes, shape, options
-):
-    limits(part_bytes=1)
-    image = noisy(*shape, dtype="uint8" if axes.endswith("S") else "uint16")
-    path = written(tmp_path, image, axes, **options)
-    for sigma in (20.0, None):
-        check(path, image, settings, sigma, axes, in_parts=True)
-    assert not streamed
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.tif", "out.tif"]
-
-
-PLACES = np.where(np.arange(33)[:, None] < 10, 5.0, np.full((33, 37), 15.0))
-PLANES = 5.0 + 3 * np.arange(10).reshape(5, 2)
-PLANES[2, 1] = 0
-PHOTONS = gd.PoissonGaussian(2.0, 5.0, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "given"),
-    [
-        # The range of all frames counts.
-        ("float32", {"sigma": 20.0, "range": 900}),
-        ("float64", {"sigma": 20.0, "range": 900}),
-        ("int32", {"sigma": 20.0, "range": 900}),
-        ("uint16", {"sigma": (10, 30)}),
-        ("uint16", {"sigma": PLANES}),
-        ("uint16", {"sigma": PLACES}),
-        ("float32", {"noise": PHOTONS}),
-        ("uint16", {"noise": (PHOTONS, gd.PoissonGaussian(1.0, 9.0))}),
-        ("float32", {"noise": gd.Rician(15.0)}),
-        ("float32", {"noise": gd.Speckle(30.0, least=0.5)}),
-        ("uint16", {"noise": gd.Gaussian(20.0)}),
-        ("uint16", {"noise": "poisson-gaussian"}),
-    ],
-    ids=str,
-)
-def test_noise_and_range(streamed, tmp_path, dtype, given):
-    image, given = noisy(5, 2, 33, 37), dict(given)
-    if given.pop("range", 1) > 1:
-        image = image * np.linspace(1, 900, 5)[:, None, None, None] + 1e7
-    image = image.astype(dtype)
-    path = written(tmp_path, image, "TCYX", ome=True)
-    for settings in (VIDEO, OVER_TIME, gd.Isoline()):
-        check(path, image, settings, axes="TCYX", **{"sigma": None, **given})
-    assert len(streamed) == 3
-
-
-def test_nan_is_refused_or_kept(streamed, tmp_path):
-    image = noisy(5, 33, 37)
-    image[3, 4:6, 7] = np.nan
-    path = written(tmp_path, image, "TYX")
-    with pytest.raises(errors.NonFiniteError, match="Frame 3 holds NaN"):
-        check(path, image, VIDEO, 20.0, "TYX")
-    check(path, image, VIDEO, 20.0, "TYX", nonfinite="keep")
+    assert len(streamed) == 2
 
 
 def test_alpha_of_a_long_stack_passes_as_it_is(streamed, tmp_path):

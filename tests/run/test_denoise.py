@@ -15,7 +15,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import AxesError, Cancelled
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
-from scenes import filters_and_axes, joining, noisy, prepared, small
+from scenes import joining, noisy, prepared, small
 
 KIND = FILTERS[0]
 
@@ -63,33 +63,6 @@ def test_whoever_follows_a_run_may_stop_it(device):
         with pytest.raises(error):
             gd.denoise(noisy(20, 20), small(KIND), 20, device=device, **options)
     gd.denoise(noisy(20, 20), small(KIND), 20, device=device)
-
-
-@pytest.mark.parametrize("kind", [k for k in FILTERS if "T" not in k().joint])
-def test_slices_are_those_of_the_whole(kind, device):
-    axes = "TZYX" if kind is gd.BM4D else "ZYX"
-    image = noisy(*(3, 11, 24, 30)[-len(axes) :]) * np.linspace(1, 1.5, 11)[:, None, None]
-    settings, options = joining(kind, axes), {"axes": axes, "device": device}
-    whole = gd.denoise(image, settings, 12.0, **options).image
-    for wanted in (slice(8, None), slice(0, 2)):
-        few = gd.denoise(image, settings, 12.0, slices=wanted, **options).image
-        np.testing.assert_array_equal(few, whole[..., wanted, :, :])
-    measured = gd.denoise(image, settings, **options)
-    one = gd.denoise(image, settings, slices=5, **options)
-    np.testing.assert_array_equal(one.image, measured.image[..., 5:6, :, :])
-    assert one.record.sigma == measured.record.sigma
-
-
-@pytest.mark.parametrize(("kind", "axes"), filters_and_axes())
-def test_a_rectangle_has_the_pixels_of_the_whole(kind, axes, device):
-    image = noisy(*({"T": 4, "Z": 9, "C": 2, "Y": 52, "X": 66}[a] for a in axes), dtype="uint16")
-    image[..., 60:] = 2 * image[..., 60:]  # noise that is not seen in the rectangle
-    settings = joining(kind, axes, **({"channels": "joint"} if "C" in axes else {}))
-    options, cut = {"axes": axes, "device": device}, {"rows": slice(19, 40), "columns": slice(60)}
-    whole = gd.denoise(image, settings, **options)
-    part = gd.denoise(image, settings, **cut, **options)
-    assert part.record.sigma == whole.record.sigma and part.record.notes == whole.record.notes
-    np.testing.assert_array_equal(part.image, whole.image[..., 19:40, :60])
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [(gd.NLMeans, "float64"), (gd.VBM3D, "uint16")])

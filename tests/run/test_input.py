@@ -10,28 +10,9 @@ from scipy.ndimage import gaussian_filter
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.levels import fill_nonfinite
-from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank, keep_noiseless
+from napari_gpu_denoise.run.input import extend
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
-from scenes import noisy
-
-
-def test_a_part_of_a_block_is_the_block_of_that_part():
-    image = noisy(3, 20, 24)
-    image[1, 4, 5] = np.nan
-    image[2, 0, 0] = np.inf
-    block = Block.of(image, "TYX", "keep")
-    assert block.nonfinite == 2
-    one = block[slice(1, 2), slice(2, 9), slice(0, 12)]
-    assert one.nonfinite == 1
-    np.testing.assert_array_equal(one.given, image[1:2, 2:9, :12])
-    np.testing.assert_array_equal(one.finite, block.finite[1:2, 2:9, :12])
-    out = np.zeros((1, 7, 12), np.float32)
-    one.restore(out)
-    assert np.isnan(out[0, 2, 5])
-    assert np.count_nonzero(out) == 1
-    assert Block.of(image[0], "YX", "keep").nonfinite_mask is None
-    assert Block.of(image, "TYX", "raise").nonfinite == 0  # not looked at
 
 
 def test_nonfinite_pixels_see_the_nearest_of_their_plane():
@@ -65,44 +46,6 @@ def test_short_axes_are_extended_by_mirroring_at_their_end():
     np.testing.assert_array_equal(wide, [[0, 1, 2, 2], [3, 4, 5, 5], [3, 4, 5, 5], [0, 1, 2, 2]])
     assert extend(image, "YX", (2, 3), 2) is image
     assert extend(np.ones((2, 9, 9)), "TYX", (2, 9, 9), 4).shape == (2, 9, 9)
-
-
-def test_planes_without_noise_are_kept():
-    image, out = noisy(2, 3, 5, 6), np.zeros((2, 3, 5, 6), np.float32)
-    sigma = np.array([[1, 2, 0], [0, 3, 4.0]])
-    keep_noiseless(image, out, "TCYX", sigma[..., None, None])
-    np.testing.assert_array_equal(out[sigma == 0], image[sigma == 0])
-    np.testing.assert_array_equal(out[sigma > 0], 0)
-    last = np.zeros((5, 2, 6, 3), np.float32)
-    turned = np.transpose(image, (2, 0, 3, 1))
-    keep_noiseless(turned, last, "YTXC", np.array([0, 1, 1.0])[None, None, None])
-    np.testing.assert_array_equal(last[..., 0], turned[..., 0])
-    np.testing.assert_array_equal(last[..., 1:], 0)
-
-
-@pytest.mark.parametrize(
-    ("axes", "order"), [("TCYX", (0, 1, 2, 3)), ("XTYC", (3, 0, 2, 1)), ("YXTC", (2, 3, 0, 1))]
-)
-def test_pixels_without_noise_are_kept(axes, order):
-    sigma = np.ones((5, 6))
-    sigma[1, 2:4] = sigma[4, 5] = 0
-    image, out = noisy(2, 3, 5, 6) + 0.3, np.zeros((2, 3, 5, 6), np.uint8)
-    keep_noiseless(
-        np.transpose(image, order),
-        np.transpose(out, order),
-        axes,
-        np.transpose(sigma[None, None], order),
-    )
-    np.testing.assert_array_equal(out[..., sigma == 0], np.rint(image[..., sigma == 0]))
-    np.testing.assert_array_equal(out[..., sigma > 0], 0)
-
-
-def test_a_map_is_mirrored_as_the_pixels_are():
-    image = np.arange(12.0).reshape(1, 2, 6)
-    wide = extend(image, "TYX", image.shape, 4)
-    np.testing.assert_array_equal(extend_sigma(image, "TYX", image.shape, 4), wide)
-    for sigma in (np.ones((1, 1, 1)), np.ones((3, 1, 1))):
-        assert extend_sigma(sigma, "TYX", (3, 2, 6), 4) is sigma
 
 
 SIGMA = 12.0
@@ -146,19 +89,6 @@ def test_the_same_whichever_way_an_image_takes(device, filter, limit):
     tiles = gd.denoise(image, filter, memory_limit=limit, **options).image
     for made in (lazy, frames, series, tiles):
         np.testing.assert_array_equal(made, whole)
-
-
-def test_squares_do_not_depend_on_the_part():
-    image = padded(frames=1)[0]
-    whole = np.ones_like(image)
-    keep_blank(image, whole, (slice(0, 130), slice(0, 128)), "YX", 8)
-    assert (whole == 0).mean() > 0.3
-    for y in range(0, 130, 26):
-        first, last = max(y - 7, 0), min(y + 26 + 7, 130)
-        part = np.ones_like(image[y : y + 26])
-        inner = slice(y - first, y - first + 26), slice(0, 128)
-        keep_blank(image[first:last], part, inner, "YX", 8)
-        np.testing.assert_array_equal(part, whole[y : y + 26])
 
 
 def test_nothing_is_kept_if_the_noise_is_given():

@@ -163,56 +163,6 @@ def test_an_estimate_names_its_method():
 # Tiles
 
 
-def test_a_tile_gets_the_levels_of_the_frames_it_yields():
-    values = np.arange(1.0, 25).reshape(4, 3, 2)  # t, z, c
-    shape, axes = (4, 3, 2, 20, 22), "TZCYX"
-    for joint in ("", "Z", "T", "TZ", "C", "CTZ"):
-        sigma = FrameSigma.of(values[..., None, None], shape, axes, joint)
-        channels = sigma.frames.joined
-        seen = []
-        tiles = split(sigma.frames.shape, Reach((1, 1), (1, 1)), 900, channels=channels)
-        for tile in tiles:
-            assert tile.channels == channels
-            assert sigma.variation(tile) is None
-            levels = sigma.levels(tile, 4.0)
-            assert levels.dtype == np.float32
-            assert levels.shape == (channels, tile.t.size * tile.z.size)
-            found = levels.reshape(channels, tile.t.size, tile.z.size)
-            for c, t, z in np.ndindex(*found.shape):
-                frame = sigma.frames.frame(tile.sequence, tile.t.start + t, c)
-                assert found[c, t, z] * 4 == frame[tile.z.start + z, 0, 0]
-            if tile.y.start == tile.x.start == 0:
-                seen += (4 * levels).ravel().tolist()
-        assert len(tiles) > 2
-        assert sorted(seen) == list(range(1, 25))
-
-
-def test_a_tile_gets_its_part_of_a_map():
-    plane = np.arange(20.0 * 22).reshape(20, 22)
-    sigma = FrameSigma.of(plane.T, (3, 22, 20), "TXY")
-    tiles = split(sigma.frames.shape, Reach(y=(3, 2), x=(1, 4)), 200)
-    assert len(tiles) > 6
-    for tile in tiles:
-        assert np.all(sigma.levels(tile, 2.0) == plane.max() / 2)
-        variation = sigma.variation(tile)
-        assert variation.dtype == np.float32
-        assert variation.flags.c_contiguous
-        y, x = (
-            slice(tile.y.source_start, tile.y.source_stop),
-            slice(tile.x.source_start, tile.x.source_stop),
-        )
-        np.testing.assert_array_equal(variation, (plane[y, x] / plane.max()).astype(np.float32))
-
-
-def test_of_joined_channels_with_a_map_the_first_may_be_without_noise():
-    plane = 1 + np.arange(20.0 * 22).reshape(20, 22)
-    array = plane * np.array([0, 2, 1])[:, None, None]
-    sigma = FrameSigma.of(array, (3, 20, 22), "CYX", "C")
-    (tile,) = split(sigma.frames.shape, Reach(), 10_000, channels=3)
-    np.testing.assert_allclose(sigma.variation(tile), plane / plane.max(), rtol=1e-6)
-    np.testing.assert_array_equal(sigma.levels(tile, 1.0)[:, 0], [0, 880, 440])
-
-
 def test_a_part_of_a_map_keeps_the_level_of_the_whole():
     plane = np.arange(20.0 * 22).reshape(20, 22)
     whole, top = FrameSigma.of(plane, (20, 22), "YX"), plane.max(keepdims=True)

@@ -51,7 +51,6 @@ def assert_as_the_stack(settings, frames, sigma=20.0, known=None, source=camera,
     return expected
 
 
-THREE = ("vbm3d 2+1", "bm3d", "nl_means 2+1")
 STACKS = {
     "YX": (7, 28, 32),
     "ZYX": (7, 2, 28, 32),
@@ -67,8 +66,11 @@ AXES = {"two channels of few columns": "CYX", "one pixel in colour": "YXS"}
 DTYPES = {"YX": "int16", "ZYX": "uint16", "CYX": "float32"}
 
 
-@pytest.mark.parametrize("stack", STACKS)
-@pytest.mark.parametrize("name", [*THREE, "vbm3d causal"])
+@pytest.mark.parametrize(
+    ("name", "stack"),
+    [("vbm3d 2+1", stack) for stack in STACKS]
+    + [(name, stack) for name in ("bm3d", "nl_means 2+1") for stack in ("ZYX", "two frames")],
+)
 def test_a_stream_gives_what_the_stack_gives(streaming_device, name, stack):
     frames = noisy(*STACKS[stack], dtype=DTYPES.get(stack, "uint8"))
     if frames.dtype == "int16":
@@ -105,19 +107,19 @@ def assert_counted(settings, frames, sigma=20.0, known=None, axes="ZYX", **optio
     return out, counted
 
 
-@pytest.mark.parametrize("name", THREE)
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
 def test_what_is_clipped_and_left_out_is_counted_once(streaming_device, name):
-    frames = noisy(6, 3, 40, 44) + 90
+    frames = noisy(6, 3, 28, 32) + 90
     options = {"dtype": "uint8", "device": streaming_device}
     sigma = np.array([20.0, 0.0, 20.0])
     for given, known in ((20.0, 20.0), (sigma, np.broadcast_to(sigma, (6, 3)))):
         _, counted = assert_counted(SETTINGS[name], frames, given, known, **options)
-        assert counted.saturated > 1000
+        assert counted.saturated > 400
     for each in (np.zeros(6), 20.0 * (np.arange(6) != 2)):
         planes, still = np.repeat(each[:, None], 3, 1), each == 0
         out, _ = assert_counted(SETTINGS[name], frames, each.item, planes, **options)
         np.testing.assert_array_equal(out[still], np.minimum(np.rint(frames[still]), 255))
-        assert np.count_nonzero(np.rint(frames[still]) > 255) > 100
+        assert np.count_nonzero(np.rint(frames[still]) > 255) > 40
     frames[2, 0, 3, 4:7] = np.nan
     options |= {"dtype": "float32", "nonfinite": "keep"}
     _, counted = assert_counted(SETTINGS[name], frames, **options)
@@ -127,12 +129,11 @@ def test_what_is_clipped_and_left_out_is_counted_once(streaming_device, name):
 # Noise
 
 
-@pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means 2+1"])
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
 def test_sigma_of_every_kind(streaming_device, name):
-    frames = noisy(6, 2, 40, 44, dtype="uint8")
+    """Maps and functions are compared in tests/test_ways.py."""
+    frames, asked = noisy(6, 2, 28, 32, dtype="uint8"), []
     found = gd.estimate_noise(frames[0, 0]).sigma
-    y, x = np.mgrid[:40, :44]
-    places, asked = (5 + 0.4 * x) * (y != 7), []
     each = np.array([(10 + k, (20.0 - k) * (k != 2)) for k in range(6)])
     # What `stream` is given, and what `denoise` is.
     cases = [
@@ -140,7 +141,6 @@ def test_sigma_of_every_kind(streaming_device, name):
         (0, 0, "YX"),
         ((0, 25), (0, 25), "CYX"),
         (np.array([10, 25.0]), np.full((6, 2), (10, 25.0)), "ZYX"),
-        (places, places, "YX"),
         (lambda k: asked.append(k) or each[k, 1], each[:, 1], "YX"),
         (lambda k: tuple(each[k]), each, "CYX"),
     ]
@@ -165,7 +165,7 @@ def test_a_function_may_give_each_frame_a_map_of_its_own(device):
         streamed(together, frames, lambda k: left * (1 + k), device=device)
 
 
-@pytest.mark.parametrize("wrong", [-1, "much", (1, 2, 3), lambda k: -1, lambda k: (1, 2)[k:]])
+@pytest.mark.parametrize("wrong", [(1, 2, 3), lambda k: -1, lambda k: (1, 2)[k:]])
 def test_sigma_that_does_not_fit_is_refused(device, wrong):
     with pytest.raises(SigmaError):
         streamed(SETTINGS["vbm3d 2+1"], noisy(3, 40, 44), wrong, device=device)
@@ -188,10 +188,10 @@ def test_frames_unlike_the_first_one_are_refused_by_number(device, arenas, name,
     assert next(steps, None) is None
 
 
-@pytest.mark.parametrize("name", THREE)
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
 def test_nonfinite_pixels_are_refused_by_number_or_kept(streaming_device, name):
-    frames = noisy(6, 90, 100)
-    frames[3, 40:43, 50:54] = (np.nan, np.inf, -np.inf, np.nan)
+    frames = noisy(6, 40, 44)
+    frames[3, 20:23, 25:29] = (np.nan, np.inf, -np.inf, np.nan)
     frames[4] = np.nan
     odd = ~np.isfinite(frames)
     settings, options = SETTINGS[name], {"device": streaming_device}
@@ -207,15 +207,9 @@ def test_nonfinite_pixels_are_refused_by_number_or_kept(streaming_device, name):
 
 
 BAD = {
-    "no letters": ({"axes": "TY1"}, AxesError, "letter"),
-    "too few axes": ({"axes": "X"}, AxesError, "letter"),
     "time within a frame": ({"frames": noisy(2, 3, 20, 20), "axes": "TYX"}, AxesError, "T"),
     "no slices": ({"filter": small(NLMeans, slices=1)}, AxesError, "needs an axis Z"),
     "no colours": ({"filter": small(VBM3D, channels="opponent")}, SettingsError, "channels"),
-    "text": ({"frames": [np.array([["a"]])]}, ImageError, "convert"),
-    "no pixels": ({"frames": np.ones((2, 0, 5))}, ImageError, "no pixels"),
-    "unknown policy": ({"nonfinite": "drop"}, ImageError, "drop.*keep"),
-    "unknown type": ({"dtype": "float33"}, ImageError, "float33"),
     "no memory": ({"memory_limit": 1}, DeviceMemoryError, "at least"),
     "little memory": ({"memory_limit": 6 << 20}, DeviceMemoryError, "frame"),
 }
@@ -228,13 +222,6 @@ def test_bad_input_gets_a_sentence(device, case):
     options = {"filter": SETTINGS["vbm3d 2+1"], "frames": noisy(3, size, size), "sigma": 20.0}
     with pytest.raises(error, match=sentence):
         list(gd.stream(**{**options, "device": device, **changes}))
-
-
-CAUSAL = {
-    "vbm3d": small(VBM3D, frames_before=3, frames_after=0),
-    "bm3d": SETTINGS["bm3d"],
-    "nl_means": small(NLMeans, frames_before=3),
-}
 
 
 def held(arenas) -> int:
@@ -253,9 +240,9 @@ class Source:
             yield one
 
 
-@pytest.mark.parametrize("name", [*CAUSAL, "vbm3d 4+4", "vbm3d 2+1", "nl_means 2+1"])
+@pytest.mark.parametrize("name", ["vbm3d causal", "vbm3d 4+4", "bm3d", "nl_means 2+1"])
 def test_live_waits_for_no_more_frames_than_it_looks_at(streaming_device, name):
-    source, settings = Source(noisy(20, 40, 44)), (CAUSAL | SETTINGS)[name]
+    source, settings = Source(noisy(20, 28, 32)), SETTINGS[name]
     ahead = settings.reach.t[1] if over(settings) else 0
     steps = gd.stream(settings, source, 20.0, live=True, device=streaming_device)
     assert source.asked == 0
@@ -263,8 +250,9 @@ def test_live_waits_for_no_more_frames_than_it_looks_at(streaming_device, name):
         assert source.asked == min(k + 1 + ahead, 20)
 
 
-@pytest.mark.parametrize("live", [False, True])
-@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d", "nl_means 2+1"])
+@pytest.mark.parametrize(
+    ("name", "live"), [("vbm3d 2+1", False), ("vbm3d 2+1", True), ("nl_means 2+1", True)]
+)
 def test_memory_does_not_grow(streaming_device, arenas, name, live):
     def alive() -> int:
         return sum(type(each) is StreamFrame for each in gc.get_objects())
@@ -273,22 +261,19 @@ def test_memory_does_not_grow(streaming_device, arenas, name, live):
     source = itertools.repeat(noisy(20, 24), 66)
     frames = gd.stream(SETTINGS[name], source, 20.0, live=live, device=streaming_device)
     for k, _ in enumerate(frames):
-        if 28 < k < 45 or k > 49:  # as many as are ever filtered at once
+        if k in (32, 38, 44) or k > 62:  # as many are filtered at once as ever
             counts[k] = alive()
         sizes.append(held(arenas))
     assert len(sizes) == 66
     # At the end the last frames may be joined at once: one more buffer, whatever came before.
     assert sizes[10 if live else 40] == sizes[60] > 0
-    assert max(counts[k] for k in counts if k > 49) <= max(counts[k] for k in counts if k < 45)
+    assert max(counts[k] for k in counts if k > 62) <= max(counts[k] for k in counts if k < 45)
     if live:
         assert max(counts.values()) <= 2 + sum(SETTINGS[name].reach.t)
 
 
 @pytest.mark.parametrize("live", [False, True])
-@pytest.mark.parametrize(
-    ("name", "axes"),
-    [("vbm3d 2+1", "YX"), ("vbm3d 2+1", "ZYX"), ("bm3d", "YX"), ("nl_means 2+1", "ZYX")],
-)
+@pytest.mark.parametrize(("name", "axes"), [("vbm3d 2+1", "ZYX"), ("bm3d", "YX")])
 def test_closing_frees_the_device_at_any_time(streaming_device, arenas, name, axes, live):
     settings = SETTINGS[name]
     frames = noisy(20, *SHAPES[axes], dtype="uint8")
@@ -327,7 +312,7 @@ def over(settings) -> bool:
 
 
 @pytest.mark.parametrize("live", [False, True])
-@pytest.mark.parametrize("name", ["vbm3d causal", "bm3d", "nl_means 2+1"])
+@pytest.mark.parametrize("name", ["vbm3d 2+1", "bm3d"])
 def test_an_error_of_the_source_passes_on(streaming_device, arenas, name, live):
     settings, frames, taken = SETTINGS[name], noisy(6, 40, 44), []
 

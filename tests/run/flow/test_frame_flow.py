@@ -10,19 +10,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flows import Remembered, work_of
+from flows import Remembered
 from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu, steps_of
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import VBM3D
-from napari_gpu_denoise.image.flicker import block_pixels
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
-from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow, FrameFlow, note_frame
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
 from napari_gpu_denoise.run.progress import Step
-from scenes import bytes_per_pixel, noisy, small
+from scenes import bytes_per_pixel, noisy
 
 
 def flow_over(stack, settings, held, arena, batch, **options):
@@ -54,23 +53,6 @@ def flow_over(stack, settings, held, arena, batch, **options):
     )
 
 
-@pytest.mark.parametrize("prompt", [False, True])
-@pytest.mark.parametrize("batch", [1, 3])
-@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
-def test_a_flow_reads_and_writes_each_frame_once_in_order(flowing, name, batch, prompt):
-    stack, settings = eventful(10, 32, 36), SETTINGS[name]
-    with borrow(flowing) as arena:
-        flow, read, write, out, asked = flow_over(
-            stack, settings, flowing, arena, batch, prompt=prompt
-        )
-        done = list(flow.run(read, write))
-        flow.close()
-    assert done == sorted(done) and done[-1] == 10
-    assert list(out) == list(range(10))
-    assert asked == sorted(set(asked))
-    np.testing.assert_array_equal(list(out.values()), executed(stack, settings, flowing))
-
-
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
 def test_tables_are_sent_where_they_change(flowing, name):
     """A driver may wait for the device wherever a few bytes are copied."""
@@ -84,25 +66,6 @@ def test_tables_are_sent_where_they_change(flowing, name):
             flow.close()
         sent.append([event for event, _ in flow.events if event.endswith("tables")])
     assert sent[0] == sent[1] != []
-
-
-@pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])
-def test_a_flow_may_begin_and_end_within(flowing, name):
-    stack, settings = eventful(30, 32, 36), SETTINGS[name]
-    expected = executed(stack, settings, flowing)
-    start = settings.reach.t[0]
-    for batch in (1, 4):
-        with borrow(flowing) as arena:
-            flow, read, write, out, asked = flow_over(stack, settings, flowing, arena, batch)
-            done = list(flow.run(read, write, 3, 3 + start, 8 + start))
-            # A flow may be run again.
-            again = list(flow.run(read, write, 0, 0, 2))
-            flow.close()
-        assert done[-1] == 5 and again[-1] == 2
-        assert asked[0] == 3
-        assert list(out) == [*range(3 + start, 8 + start), 0, 1]
-        for t, frame in out.items():
-            np.testing.assert_array_equal(frame, expected[t])
 
 
 def test_frames_are_read_ahead_and_what_fails_there_passes_on(device):
@@ -136,22 +99,6 @@ def part_limit(settings, columns: int) -> int:
 
 
 # However the frames are cut
-
-
-@pytest.mark.parametrize("channels", ["separate", "opponent", "joint"])
-def test_batches_of_joined_channels_give_the_same_bits(flowing, channels):
-    image, found, batches = eventful(7, 3, 48, 56), [], []
-    settings = small(VBM3D, frames_before=2, frames_after=1, channels=channels)
-    sigma = (10 + np.arange(21.0).reshape(7, 3) / 7)[..., None, None]
-    for shrink in range(4):
-        out = np.empty_like(image)
-        work = work_of(image, out, settings, flowing, sigma, "TCYX")
-        with borrow(flowing) as arena, closing(ArrayFrameFlow(work, arena, shrink)) as flow:
-            flow.run()
-            batches.append(flow.batch)
-        found.append(out)
-        np.testing.assert_array_equal(found[-1], found[0])
-    assert batches == sorted(set(batches), reverse=True)
 
 
 # Progress, and what is left behind
@@ -246,19 +193,6 @@ def test_a_frame_without_noise_or_of_one_level_is_empty(brightness):
         assert not note_of(np.full_like(spotted, 7), spotted, brightness=brightness).empty
 
 
-def test_means_are_those_of_the_blocks_in_the_units_of_the_pixels():
-    planes, sigma = [noisy(1, 64, 96), noisy(1, 64, 96, seed=1) + 50], (12.0, 9.0)
-    note = note_of(*planes, sigma=sigma, levels=Levels(100, 4.0))
-    np.testing.assert_array_equal(note.sigma, sigma)
-    assert note.block_pixels == block_pixels((64, 96))
-    assert note.means.shape[0] == 2
-    # Blocks of one size: their means have the mean of the frame.
-    for means, plane in zip(note.means, planes, strict=True):
-        np.testing.assert_allclose(means.mean(), (plane.mean() - 100) / 4, rtol=1e-5)
-    np.testing.assert_allclose(note.means, (note_of(*planes).means - 100) / 4)
-    assert note_of(*planes, brightness=False).means is None
-
-
 def test_brightness_is_compared_of_planes_and_of_whole_volumes():
     volume, flat = noisy(3, 64, 64), np.full((3, 64, 64), 7.0)
     # A run may see some of the slices of a volume only.
@@ -271,16 +205,3 @@ def test_brightness_is_compared_of_planes_and_of_whole_volumes():
     np.testing.assert_allclose(whole.means, np.mean([plane.means for plane in planes], axis=0))
     assert whole.block_pixels == 3 * planes[0].block_pixels
     assert note_of(flat, whole=True).empty
-
-
-@pytest.mark.parametrize("brightness", [False, True])
-def test_frames_are_told_apart_by_their_noise(brightness):
-    def digest(*planes):
-        return note_of(*planes, brightness=brightness).digest
-
-    plane, other = noisy(1, 200, 70), noisy(1, 200, 70, seed=1)
-    assert digest(plane) == digest(plane.copy()) is not None
-    assert len({digest(plane), digest(other), digest(plane, other), digest(other, plane)}) == 4
-    padded = np.zeros((1, 200, 70), np.float32)
-    padded[0, 1, 5] = 3.0  # what tells frames apart is not read
-    assert digest(padded) is None

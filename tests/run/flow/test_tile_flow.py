@@ -10,7 +10,7 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from flows import Remembered, part_steps, run_work, tiled, work_of
+from flows import Remembered, part_steps, tiled, work_of
 from frames_over_time import posing_as_gpu
 from napari_gpu_denoise import denoise
 from napari_gpu_denoise.errors import Cancelled
@@ -60,26 +60,6 @@ def test_a_memory_limit_bounds_the_buffers(device):
 def posing(device):
     """A session of a device that is taken for a GPU: three queues, two slots, a writer."""
     return posing_as_gpu(device)
-
-
-@pytest.mark.parametrize("pixels", [3000, 20000])
-@pytest.mark.parametrize("sigma", [20.0, "planes", "map"])
-def test_two_tiles_in_flight_have_each_their_own_sigma(posing, device, sigma, pixels):
-    image, settings = noisy(6, 93, 71), small(KIND)
-    if sigma == "planes":
-        sigma = np.array([5.0, 20.0, 40.0, 1.0, 30.0, 10.0])[:, None, None]
-    elif sigma == "map":
-        sigma = np.linspace(1, 30, 93)[:, None] * np.ones((93, 71))
-    out = np.empty_like(image)
-    with borrow(posing) as arena:
-        # The second run is of another sigma, which the device must not take for the first.
-        for given in (np.array(sigma)[..., ::-1, :] / 2 if np.ndim(sigma) else 3.0, sigma):
-            work = work_of(image, out, settings, posing, given, "TYX")
-            _, total = run_work(work, pixels, arena=arena)
-            assert total > 5 or pixels == 20000
-    given = np.squeeze(sigma)
-    expected = denoise(image, settings, given, axes="TYX", device=device).image
-    np.testing.assert_array_equal(out, expected)
 
 
 @pytest.mark.parametrize("late", ["up", "compute"])

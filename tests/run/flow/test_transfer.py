@@ -5,7 +5,6 @@ python test_transfer.py      the kernels on Oclgrind, with its checks; called by
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import os
 import subprocess
@@ -18,8 +17,6 @@ import numpy as np
 import pytest
 
 from flows import run_work, work_of
-from frames_over_time import SETTINGS, eventful, steps_of
-from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
@@ -28,7 +25,7 @@ from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, frame_blocks
+from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer
 from napari_gpu_denoise.run.flow.work import Queues
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
@@ -197,40 +194,6 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     np.testing.assert_array_equal(out[~number], 0)
 
 
-LAYOUTS = [
-    ("YX", (5, 4), ""),
-    ("TYX", (6, 5, 4), ""),
-    ("TYX", (6, 5, 4), "T"),
-    ("QTCZYX", (2, 3, 4, 2, 5, 3), "C"),
-    ("QTCZYX", (2, 3, 4, 2, 5, 3), "TC"),
-    ("XQYTC", (5, 2, 4, 3, 2), "T"),
-    ("RQYX", (3, 4, 5, 2), ""),
-]
-
-
-@pytest.mark.parametrize(("axes", "shape", "joint"), LAYOUTS)
-@pytest.mark.parametrize("t0", [0, 2])
-def test_blocks_hold_every_frame_once_and_in_order(axes, shape, joint, t0):
-    array = np.arange(math.prod(shape)).reshape(shape)
-    frames = arrange(array, axes, joint, (t0, 0, 0, 0))
-    sequences, nt = frames.shape[:2]
-    spans = ((0, nt), (nt // 3, nt), (0, (nt + 1) // 2))
-    for sequence, channel, (start, stop), most in itertools.product(
-        range(sequences), range(frames.joined), spans, (None, 1, 2)
-    ):
-        times = range(start + t0, stop + t0)
-        expected = [frames.frame(sequence, t, channel) for t in times]
-        given = sequence, times.start, times.stop, channel
-        places, blocks = zip(*frame_blocks(frames, *given, most), strict=True)
-        np.testing.assert_array_equal(np.concatenate(blocks), expected)
-        lengths = list(map(len, blocks))
-        assert list(places) == np.cumsum([0, *lengths[:-1]]).tolist()
-        assert all(np.shares_memory(block, frames.view) for block in blocks)
-        assert most is None or max(lengths) <= most
-        if most is None and len(frames.independent) < 2:
-            assert len(blocks) == 1
-
-
 def simulate() -> None:
     """Convert small images on Oclgrind, as a CPU and as a GPU do; print what differs."""
     import pyopencl as cl
@@ -263,23 +226,6 @@ def test_kernels_are_free_of_faults(simulator):
     command = [sys.executable, "-W", "ignore", str(script)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-@pytest.mark.parametrize("rows", [32, 5])  # few are extended by mirroring
-@pytest.mark.parametrize("dtype", ["uint8", "int16", "uint16"])
-def test_integers_over_time_are_rounded_clipped_and_counted(flowing, dtype, rows):
-    limits, settings = np.iinfo(dtype), SETTINGS["vbm3d 1+1"]
-    # Half of it is at the upper end, where filtered values lie on either side of it.
-    stack = eventful(7, rows, 36) - 120.0
-    stack[:, :, 18:] += limits.max
-    stack = np.clip(np.rint(stack), limits.min, limits.max).astype(dtype)
-    out, floats = np.empty_like(stack), np.empty(stack.shape, np.float32)
-    steps_of(stack, settings, flowing, floats, dtype="float32")
-    _, tally = steps_of(stack, settings, flowing, out)
-    wanted = np.rint(floats)
-    np.testing.assert_array_equal(out, np.clip(wanted, limits.min, limits.max))
-    beyond = (wanted < limits.min) | (wanted > limits.max)
-    assert tally.saturated == np.count_nonzero(beyond) > 0
 
 
 if __name__ == "__main__":

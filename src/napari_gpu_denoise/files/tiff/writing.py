@@ -350,6 +350,7 @@ def described_anew(like: ImageFile, name: str) -> ImageFile:
         "resolutionunit": None,
         "colormap": None,
         "software": None,
+        "rowsperstrip": None,
         "tags": [],
         "stored": (1, 1, y, x, samples),
         "signed16": False,
