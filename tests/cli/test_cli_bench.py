@@ -9,10 +9,11 @@ import pytest
 from napari_gpu_denoise.cli import bench
 from napari_gpu_denoise.cli.bench import shape_for
 from napari_gpu_denoise.filters import FILTERS
+from scenes import SMALL as SMALL_SETTINGS
 from scenes import prepared
 
-SMALL = ("bench", "--shape", "4x16x20", "--repeats", "2", "--filter", "bm4d")
-SET = ("--set", "cube=4x4x4", "--set", "step_basic=2")
+SMALL = ("bench", "--shape", "4x16x20", "--repeats", "2", "--filter", "nl-means")
+SET = tuple(f"--set={name}={value}" for name, value in SMALL_SETTINGS["nl_means"].items())
 
 
 @pytest.mark.parametrize("kind", FILTERS, ids=lambda kind: kind.name)
@@ -29,9 +30,9 @@ def test_a_run_is_printed_and_compared(run, tmp_path):
     code, out, _ = run(*SMALL, *SET, "--json")
     held = json.loads(out)
     ((title, one),) = held["filters"].items()
-    assert code == 0 and one["shape"] == [4, 16, 20] and one["settings"]["step_basic"] == 2
+    assert code == 0 and one["shape"] == [4, 16, 20] and one["settings"]["window"] == 7
     assert one["times"].keys() == {"device", "call"} and min(one["times"].values()) > 0
-    assert title.startswith("bm4d, ") and title.endswith(", 4x16x20")
+    assert title.startswith("nl_means, ") and title.endswith(", 4x16x20")
 
     one["times"]["call"] = 1e9
     stored.write_text(json.dumps(held | {"driver": "an older one"}))
@@ -39,7 +40,7 @@ def test_a_run_is_printed_and_compared(run, tmp_path):
     assert code == 0 and "another device or driver" in out
     (call,) = (line for line in out.splitlines() if "call " in line and "times as fast" in line)
     assert float(call.split("before:")[1].split()[0]) > 1e3
-    for part in ("device ", "shrink", "upload", "download"):
+    for part in ("device ", "search", "upload", "download"):
         assert part in out
     code, out, _ = run(*SMALL, "--compare", stored)
     assert code == 0 and "times as fast" not in out, "these settings are not in it"

@@ -106,17 +106,6 @@ def test_estimate(here, run):
     assert run("estimate", "noisy.tif", "--axes", "YX")[0] == 2
 
 
-def test_estimate_of_a_model(here, run):
-    code, out, _ = run("estimate", "in.tif", "--model", "rician", "--json")
-    assert code == 0
-    (report,) = json.loads(out)
-    assert report["model"] == report["models"][0]["model"] == "rician"
-    assert report["reason"] == "this model was requested"
-    code, _, err = run("estimate", "in.tif", "--model", "poisson")
-    assert code == 2
-    assert "poisson-gaussian" in err
-
-
 # --- large files ----------------------------------------------------------------------------------
 
 

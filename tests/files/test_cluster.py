@@ -36,7 +36,7 @@ from zarr_stores import write_store
 
 zarr = pytest.importorskip("zarr", reason="zarr is not installed")
 distributed = pytest.importorskip("distributed", reason="dask.distributed is not installed")
-VIDEO = small(gd.VBM3D, frames_before=1, frames_after=1)
+VIDEO = small(gd.NLMeans, frames_before=1, frames_after=1)
 pytestmark = pytest.mark.usefixtures("in_parts")
 IN_THREADS = {"processes": False, "dashboard_address": None, "threads_per_worker": 1}
 

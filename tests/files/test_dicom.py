@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from pathlib import Path
 
+import imagecodecs
 import nibabel
 import nibabel.nicom.dicomwrappers
 import numpy as np
@@ -425,9 +426,7 @@ def test_times_and_echoes(tmp_path):
     read = formats.read(folder)
     assert (read.axes, read.notes) == ("TZYX", ())
     np.testing.assert_array_equal(read.data, image[::-1])
-    held = pydicom.dcmread(folder / "0IM0")
-    held.EchoTime = 7
-    held.save_as(folder / "0IM0")
+    changed(folder / "0IM0", EchoTime=7)
     read = formats.read(folder)
     assert read.axes == "QZYX" and "differ in echo" in read.notes[0]
     (folder / "0IM0").unlink()
@@ -441,9 +440,7 @@ def test_mosaics_and_directions_of_diffusion_are_no_slices(tmp_path):
     folder = series(tmp_path / "mosaics", image, ImageType=kind)
     read = formats.read(folder)
     assert read.axes == "TYX" and "side by side in a plane (mosaic)" in read.notes[0]
-    held = pydicom.dcmread(folder / "IM0")
-    held.DiffusionGradientOrientation = [0, 0, 1]
-    held.save_as(folder / "IM0")
+    changed(folder / "IM0", DiffusionGradientOrientation=[0, 0, 1])
     assert formats.read(folder).axes == "QYX"
     # Nor are tiles of a slide.
     tiles = saved(tmp_path / "a.dcm", image.astype("uint8"), Modality="SM")
@@ -492,8 +489,6 @@ print(peak() - before)
 @pytest.mark.skipif(sys.platform != "linux", reason="peak of memory is read from /proc")
 def test_no_more_is_decoded_than_is_declared(tmp_path):
     """Whatever a frame declares, and whatever a file inflates to."""
-    import imagecodecs
-
     large, image = np.zeros((7000, 7000), np.uint8), noisy(24, 20).astype("uint8")
     syntaxes = {"4.90": imagecodecs.jpeg2k_encode(large, codecformat="j2k", reversible=True)}
     syntaxes["4.91"] = imagecodecs.jpeg2k_encode(large, codecformat="jp2", reversible=True)
@@ -528,8 +523,6 @@ def test_no_more_is_decoded_than_is_declared(tmp_path):
 
 @pytest.mark.parametrize(("syntax", "codec"), [("201", "htj2k"), ("57", "ljpeg")])
 def test_other_codecs_of_jpeg(tmp_path, syntax, codec):
-    import imagecodecs
-
     image, options = noisy(24, 20).astype("uint16"), {"reversible": True} if codec[0] == "h" else {}
     if not getattr(getattr(imagecodecs, codec.upper(), None), "available", False):
         pytest.skip(f"this imagecodecs has no {codec}")
@@ -538,27 +531,23 @@ def test_other_codecs_of_jpeg(tmp_path, syntax, codec):
     np.testing.assert_array_equal(formats.read(tmp_path / "a.dcm").data, image)
 
 
+def rle_frame(path: Path) -> bytes:
+    held = pydicom.dcmread(path)
+    held.compress(pydicom.uid.RLELossless)
+    return pydicom.encaps.get_frame(held.PixelData, 0, number_of_frames=1)
+
+
 @pytest.mark.parametrize("kind", ["RGB", "YBR_FULL"])
 @pytest.mark.parametrize("syntax", ["5", "4.50", "4.70", "4.80", "4.90"])
 def test_compressed_colours_are_those_of_pydicom(tmp_path, syntax, kind):
     """Also if it lacks a decoder, as of the same pixels that are not compressed."""
-    import imagecodecs
-
     image = np.clip(noisy(24, 20, 3), 0, 255).astype("uint8")
+    elements = {"SamplesPerPixel": 3, "PhotometricInterpretation": kind, "PlanarConfiguration": 0}
+    whole = {**elements, "PixelData": image.tobytes()}
+    plain = saved(tmp_path / "a.dcm", image[..., 0], **whole)
     space = dict.fromkeys(("colorspace", "outcolorspace"), "RGB" if kind == "RGB" else "YCBCR")
     encode = {
-        "5": lambda: pydicom.pixels.encoders.RLELosslessEncoder.encode(
-            *[image],
-            rows=24,
-            columns=20,
-            samples_per_pixel=3,
-            bits_allocated=8,
-            bits_stored=8,
-            photometric_interpretation="RGB",
-            pixel_representation=0,
-            number_of_frames=1,
-            planar_configuration=0,
-        ),
+        "5": lambda: rle_frame(plain),
         "4.50": lambda: imagecodecs.jpeg8_encode(image, 100, subsampling="444", **space),
         "4.70": lambda: imagecodecs.jpeg8_encode(image, lossless=True, **space),
         "4.80": lambda: imagecodecs.jpegls_encode(image),
@@ -566,9 +555,6 @@ def test_compressed_colours_are_those_of_pydicom(tmp_path, syntax, kind):
             image, codecformat="j2k", reversible=True, mct=False
         ),
     }[syntax]()
-    elements = {"SamplesPerPixel": 3, "PhotometricInterpretation": kind, "PlanarConfiguration": 0}
-    plain = tmp_path / "a.dcm"
-    saved(plain, image[..., 0], **elements, PixelData=image.tobytes())
     encoded(tmp_path / "b.dcm", syntax, [encode], image[..., 0], **elements)
     expected = pydicom.dcmread(plain).pixel_array.astype(int)
     found = formats.read(tmp_path / "b.dcm").data.astype(int)

@@ -314,8 +314,6 @@ def test_an_input_that_changes_during_the_run_is_refused(place):
 
 DAMAGED = {
     "lost": None,
-    "cut": lambda held: held[: len(held) // 7],
-    "emptied": lambda held: b"",
     "zeros": lambda held: bytes(len(held)),
     "a bit": lambda held: held[:-1] + bytes([held[-1] ^ 4]),
 }

@@ -8,9 +8,10 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import ImageError, NonFiniteError
-from scenes import IMAGE_FILTERS, noisy, small
+from scenes import noisy, small
 
-SETTINGS = {kind.name: small(kind) for kind in IMAGE_FILTERS}
+# One of planes, and one over time: the filter hardly matters.
+SETTINGS = {kind.name: small(kind) for kind in (gd.NLMeans, gd.VBM3D)}
 
 
 def whole(frames, settings, sigma, device, **noise):
@@ -36,13 +37,28 @@ def in_series(frames, settings, sigma, device, **noise):
 WAYS = {one.__name__: one for one in (whole, streamed, lazily, in_series)}
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 other_ways = pytest.mark.parametrize("way", [*WAYS.values()][1:], ids=[*WAYS][1:])
-every_filter = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-# Where the filter hardly matters: one of planes, and one over time.
-few = {name: SETTINGS[name] for name in ("nl_means", "vbm3d")}
-two_filters = pytest.mark.parametrize("settings", few.values(), ids=few)
+two_filters = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 
 
-@every_filter
+@every_way
+@two_filters
+def test_any_sigma(device, way, settings):
+    """Each filter: tests/test_contract.py."""
+    frames = noisy(3, 40, 44, dtype="uint8")
+    for sigma in (1e-300, 1e6, 1e40, 1e300):
+        out = way(frames, settings, sigma, device)
+        assert out.dtype == frames.dtype
+        if sigma < 1:
+            np.testing.assert_array_equal(out, frames)
+        elif way is not lazily:  # a chunk does not know the range of the whole
+            assert out.std() < frames.std()
+    for factor in (1e-44, 1e-30, 1e30):
+        floats = noisy(3, 40, 44, dtype="float32") * np.float32(factor)
+        for sigma in (10.0, 10 * factor, 1e300):
+            assert np.isfinite(way(floats, settings, sigma, device)).all()
+
+
+@two_filters
 def test_later_frames_of_a_stream_that_do_not_fit(device, settings):
     frames = noisy(3, 40, 44, dtype="float32")
     frames[2, 5, 6] = np.nan
@@ -53,6 +69,20 @@ def test_later_frames_of_a_stream_that_do_not_fit(device, settings):
         tiny[0] *= factor
         with pytest.raises(ImageError, match=r"Frame 1 has grey levels far beyond"):
             streamed(tiny, settings, 10.0, device)
+
+
+@other_ways
+@two_filters
+@pytest.mark.parametrize("dtype", ["uint64", "float64"])
+def test_every_way_maps_grey_levels_as_the_whole(device, way, settings, dtype):
+    """Later frames may be darker than the first, and parts of an image flat or far from 0."""
+    darker = np.array([9, 3, 0, -9])[:, None, None]
+    frames = np.rint(noisy(4, 60, 52).astype(np.float64)) + darker
+    frames[1, :26, :26] = 20
+    for base in (0, 5 * 10**6):
+        image = (frames - frames.min() + base).astype(dtype)
+        expected = whole(image, settings, 8.0, device, dtype="same")
+        np.testing.assert_array_equal(way(image, settings, 8.0, device, dtype="same"), expected)
 
 
 FILL = {"float32": (1e20, -3.4e38), "float64": (9.97e36, -1.7e308), "int32": (-(2**31), 2**31 - 1)}

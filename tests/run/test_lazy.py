@@ -36,18 +36,12 @@ def both(image, chunks, settings, sigma=20.0, **options):
     return out, gd.denoise(image, settings, sigma, **options).image
 
 
+# Others: tests/test_ways.py and test_metamorphic.py.
 CUTS = {
     "pixels": ((23, 21), (1, 1), {}),
     "empty": ((61, 57), ((0, 30, 31, 0), (57, 0)), {}),
-    "small": ((61, 57), (7, 61), {}),
-    "columns": ((61, 57), (61, 5), {"settings": small(KIND, patch=5, step=3)}),
-    "odd": ((61, 57), (13, 17), {"sigma": 0.0}),
     "uneven": ((61, 57), ((1, 30, 30), (3, 50, 4)), {"settings": small(KIND, patch=5, step=3)}),
     "slices before frames": ((5, 3, 61, 57), (2, 2, 61, 19), {"axes": "ZTYX"}),
-    "volumes": ((5, 3, 61, 57), (3, 1, 30, 30), {"axes": "TZYX"}),
-    "other axes": ((5, 3, 61, 57), (1, 1, 20, 57), {"axes": "QRYX", "dtype": "float32"}),
-    "frames": ((6, 30, 30), (1, 30, 30), {"axes": "TYX", "settings": small(KIND, frames_after=2)}),
-    "channels": ((3, 61, 57), (1, 30, 30), {"axes": "CYX", "sigma": (0, 20, 0)}),
     "one pixel": ((1, 1), (1, 2), {}),
     "rows": ((3, 40), (1, 2), {}),
     "smaller than a patch": ((5, 5), (1, 2), {}),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from napari_gpu_denoise.errors import Cancelled, ImageError
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.progress import COMPILING, Step
 from napari_gpu_denoise.run.request import HostMemory, Run
-from scenes import Stored, bytes_per_pixel, noisy, small
+from scenes import Stored, noisy, small
 
 VIDEO = small(gd.VBM3D, frames_before=2, frames_after=1)
 ALL = {
@@ -125,17 +123,3 @@ def test_a_place_that_does_not_fit_is_refused_before_any_work(device, lazy):
         with pytest.raises(ImageError, match="out= "):
             options = {"axes": "TYX", "frames": frames, "dtype": "same", "device": device}
             gd.denoise(source, VIDEO, 20.0, out=out, **options)
-
-
-@pytest.mark.parametrize("settings", [VIDEO, replace(VIDEO, refine="once")])
-def test_frames_too_large_for_the_device_are_filtered_in_parts(device, settings):
-    image = noisy(4, 3 * sum(settings.reach.y) + 50, 30, dtype="uint16")
-    options = {"axes": "TYX", "device": device}
-    limit = math.ceil(1.75 * sum(settings.reach.y)) + 60
-    limit = math.ceil(limit * 30 * bytes_per_pixel(settings))
-    expected = gd.denoise(image, settings, 20.0, **options).image
-    out, told = Watched(np.zeros_like(image)), []
-    options |= {"memory_limit": limit, "progress": lambda *step: told.append(step)}
-    gd.denoise(Watched(image), settings, 20.0, out=out, **options)
-    np.testing.assert_array_equal(out.array, expected)
-    assert told[-1][1] < 4, "no frame was too large"

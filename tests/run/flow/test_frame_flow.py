@@ -20,7 +20,6 @@ from napari_gpu_denoise.protocol.plan import FrameNote
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
-from napari_gpu_denoise.run.progress import Step
 from scenes import bytes_per_pixel, noisy
 
 
@@ -102,24 +101,6 @@ def part_limit(settings, columns: int) -> int:
 
 
 # Progress, and what is left behind
-
-
-@pytest.mark.parametrize("name", ["vbm3d 1+1", "nl_means 2+1"])
-def test_progress_counts_frames(flowing, name):
-    settings = SETTINGS[name]
-    image = noisy(5, 2, 3 * sum(settings.reach.y) + 50, 60)
-    for limit, parts in ((None, 1), (part_limit(settings, 60), 2)):
-        options = {"axes": "TZYX", "memory_limit": limit}
-        steps, _ = steps_of(image, settings, flowing, np.empty_like(image), **options)
-        total = steps[0].total
-        # Of two slices each, and in parts: more than there are time points.
-        unit = "plane" if total == 10 else "part of a frame"
-        assert steps[0] == Step(0, total, unit)
-        assert steps[-1] == Step(total, total, unit)
-        assert total % 10 == 0 and total >= 10 * parts
-        assert {step.total for step in steps} == {total}
-        counts = [step.done for step in steps]
-        assert counts == sorted(counts)
 
 
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d 4+4", "nl_means 2+1"])

@@ -137,23 +137,6 @@ def test_integers_come_out_as_by_the_host(chosen, given):
         assert_as_by_host(found, image, settings, foreign.dtype)
 
 
-@pytest.mark.parametrize(
-    ("axes", "shape", "joint"),
-    [
-        ("CTYX", (3, 4, 23, 19), "CT"),
-        ("TYXC", (4, 23, 19, 3), "C"),
-        ("QTCZYX", (2, 3, 2, 2, 17, 13), ""),
-        ("XQYT", (19, 3, 23, 4), "T"),
-    ],
-)
-@pytest.mark.parametrize("pixels", [700, 5000])
-def test_any_axes_joined_or_not(chosen, axes, shape, joint, pixels):
-    image, settings = filled(*shape, dtype="int16"), Line(joint=joint, gain=0.5, shift=0.5)
-    found = run_tiles(image, "uint16", settings, chosen, axes, pixels)
-    assert found[2] > 1
-    assert assert_as_by_host(found, image, settings, "uint16") > 0
-
-
 @pytest.mark.parametrize("shape", [(5, 29), (29, 3), (2, 2)])
 def test_what_was_added_by_mirroring_is_neither_written_nor_counted(device, shape):
     image, settings = filled(3, *shape), Line()
