@@ -227,7 +227,6 @@ def test_several_files(here, run, calls):
     "arguments, code, text",
     [
         ("in.tif -o out.tif --patch 99", 2, "patch=99"),
-        ("in.tif -o out.tif --step 9", 2, "step=9"),
         ("none.tif -o out.tif", 4, "none.tif"),
         ("*.png -o out.tif", 4, "No file matches"),
         ("text.tif -o out.tif", 4, f"not a {FORMAT_NAMES} file"),
@@ -256,9 +255,6 @@ def test_failures(here, run, calls, arguments, code, text):
     "arguments, code, text",
     [
         (["--axes", "TYX"], 2, "names 3 axes"),
-        (["--sigma", "-1"], 2, "sigma=-1"),
-        (["--sigma", "1,2"], 2, "2 values of sigma"),
-        (["--frames-before", "2"], 2, "needs an axis T"),
         (["--device", "no such device"], 3, "no such device"),
         (["--dtype", "complex64"], 6, "complex64"),
     ],
@@ -305,7 +301,6 @@ def test_failures_of_the_device_and_mistakes_of_ours(here, run, calls, monkeypat
         "nl-means in.tif",
         "nl-means in.tif -o a.tif --sigma much",
         "nl-means in.tif -o a.tif --memory-limit -1",
-        "nl-means in.tif -o a.tif --patch eight",
         "nl-means in.tif -o a.tif --workers 0",
         "blur in.tif",
     ],

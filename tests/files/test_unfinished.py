@@ -152,11 +152,8 @@ def test_a_list_that_was_cut_counts_as_far_as_it_is_whole(tif, tail):
     [
         ({"settings": small(gd.NLMeans, strength=0.3)}, "filter or setting"),
         ({"sigma": 21.0}, "sigma"),
-        ({"noise": "correlated", "sigma": None}, "sigma and noise"),
-        ({"correct": "rows"}, "correction"),
-        ({"dtype": "float32"}, "type of the result"),
     ],
-    ids=["settings", "sigma", "noise", "correct", "dtype"],
+    ids=["settings", "sigma"],  # others: test_same_input.py
 )
 def test_other_settings_are_refused(tif, changed, said):
     tif.run(stop_at=3)

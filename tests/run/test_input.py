@@ -1,4 +1,4 @@
-"""Pixels in memory: NaN and infinity filled and put back, few ones mirrored, some left alone."""
+"""Pixels in memory: NaN and infinity filled, few ones mirrored, padding left alone."""
 
 from __future__ import annotations
 

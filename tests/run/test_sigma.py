@@ -1,4 +1,4 @@
-"""Sigma: which shapes are taken, what they mean, and what tiles get of them."""
+"""Sigma: which shapes are taken, what they mean, and how large they may be."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.protocol.tiles import Reach, Span, split
-from napari_gpu_denoise.run.flow.work import FrameSigma
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma
 from scenes import noisy
 
@@ -158,28 +156,6 @@ def test_an_estimate_names_its_method():
     assert found.source == f"estimated: {gd.estimate_noise(image, 'CYX').method}"
     assert found.notes == ()
     assert resolve_sigma(None, image, "TYX").array.shape == (1, 1, 1)
-
-
-# Tiles
-
-
-def test_a_part_of_a_map_keeps_the_level_of_the_whole():
-    plane = np.arange(20.0 * 22).reshape(20, 22)
-    whole, top = FrameSigma.of(plane, (20, 22), "YX"), plane.max(keepdims=True)
-    part = FrameSigma.of(plane[4:15, 3:9], (11, 6), "YX", "", (0, 0, 4, 3), top)
-    y, x = Span(6, 12, 4, 15, 20), Span(4, 8, 3, 9, 22)
-    (tile,) = split((1, 1, 1, 11, 6), Reach(), 1000, (Span.whole(1), Span.whole(1), y, x))
-    np.testing.assert_array_equal(part.variation(tile), whole.variation(tile))
-    np.testing.assert_array_equal(part.levels(tile, 1.0), whole.levels(tile, 1.0))
-    # Of one pixel too.
-    pixel = FrameSigma.of(plane[4:5, 3:4], (1, 1), "YX", "", (0, 0, 4, 3), top)
-    (tile,) = split(
-        (1, 1, 1, 1, 1),
-        Reach(),
-        9,
-        (Span.whole(1), Span.whole(1), Span(4, 5, 4, 5, 20), Span(3, 4, 3, 4, 22)),
-    )
-    np.testing.assert_array_equal(pixel.variation(tile), whole.variation(tile))
 
 
 def test_sigma_is_cut_off_far_above_the_range_of_the_image():

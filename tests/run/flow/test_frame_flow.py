@@ -1,4 +1,4 @@
-"""The frames of one video through a device: each is read and written once, in order."""
+"""The frames of one video through a device: reading ahead, memory that runs out, what is noted."""
 
 from __future__ import annotations
 
@@ -97,10 +97,7 @@ def part_limit(settings, columns: int) -> int:
     return math.ceil(rows * columns * bytes_per_pixel(settings))
 
 
-# However the frames are cut
-
-
-# Progress, and what is left behind
+# What is left behind, and little memory
 
 
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d 4+4", "nl_means 2+1"])
