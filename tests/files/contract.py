@@ -133,7 +133,7 @@ class FormatContract:
     streams_always = False
     rounding = 0.0
     misses_files = True  # of a folder
-    survives_damage = True
+    damaged = 1  # every so many of the cases are tried; none if damage may end the program
 
     def write(self, path: Path, image: np.ndarray, axes: str) -> object:
         """Write an image as another program does."""
@@ -214,10 +214,11 @@ class FormatContract:
 
     def test_every_type_is_read_and_written(self, tmp_path, dtype):
         """With the ends of its range; the result has the same, of whatever type it is given."""
-        image = self.image(self.axes[0], dtype)
+        axes = min(self.axes, key=len)
+        image = self.image(axes, dtype)
         ends = np.iinfo(dtype) if image.dtype.kind in "iu" else np.finfo(dtype)
         image.flat[0], image.flat[-1] = ends.min, ends.max
-        path, _ = self.written(tmp_path, self.axes[0], image=image)
+        path, _ = self.written(tmp_path, axes, image=image)
         picture = gd.read(path)
         assert picture.data.dtype == dtype
         np.testing.assert_array_equal(picture.data, image)
@@ -476,7 +477,7 @@ class FormatContract:
     @pytest.mark.parametrize("numbers", CASES, ids=str)
     def test_a_damaged_file_gives_a_result_or_a_named_error(self, tmp_path, numbers):
         """Whatever its bytes, tags, headers, texts and records say; nothing else is opened."""
-        for number in numbers if self.survives_damage else ():
+        for number in numbers[:: self.damaged] if self.damaged else ():
             rng, folder = Random(number), tmp_path / f"{number}"
             axes = self.axes[number % len(self.axes)]
             path, image = self.written(folder / "data", axes)

@@ -200,7 +200,7 @@ class TestCzi(SameWriter, FormatContract):
     steps = apart(Z=0.5, Y=0.2, X=0.1)
     channels = ("DAPI", "GFP")
     modules = ("bioio_czi",)
-    survives_damage = False  # its reader is compiled, and may end the program
+    damaged = 0  # its reader is compiled, and may end the program
     # Its reader would end the program, or count planes for hours.
     lies = tuple(
         ("damaged", lie(*each))
@@ -224,7 +224,7 @@ class TestCzi(SameWriter, FormatContract):
 class TestLif(TestCzi):
     ending, types, axes, channels = ".lif", ("uint16",), ("TCZYX",), ("Green",) * 2
     steps = apart(T=2.0, Z=0.5, Y=0.4, X=0.2)
-    modules, survives_damage = ("bioio_lif",), True
+    modules, damaged = ("bioio_lif",), 1
     lies = (("damaged", replace(('Elements="32"', 'Elements="99"'), encoding="utf-16-le")),)
 
     def write(self, path, image, axes):
@@ -234,7 +234,7 @@ class TestLif(TestCzi):
 class TestNd2(TestCzi):
     ending, types, axes, channels = ".nd2", ("uint16",), ("TZCYX",), ("a", "b")
     steps = apart(T=2.0, Z=0.5, Y=0.1, X=0.1)
-    modules, survives_damage = ("bioio_nd2",), True
+    modules, damaged = ("bioio_nd2",), 3
     sizes = (("uiWidth", 32), ("uiHeight", 24), ("uiWidthBytes", 128))
     lies = (("declares|damaged", replace(*((variant(*e), variant(e[0], 10**9)) for e in sizes))),)
 
