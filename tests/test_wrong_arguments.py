@@ -195,8 +195,8 @@ SPOILT = [
 def test_of_a_file_of_noise(tmp_path, capsys, text):
     path = tmp_path / "noise.json"
     path.write_text(text)
-    image = tmp_path / "in.npy"
-    assert cli.main(["nl-means", str(image), "--noise", str(path)]) != 0
+    files = str(tmp_path / "in.tif"), "-o", str(tmp_path / "out.tif")
+    assert cli.main(["nl-means", *files, "--noise", str(path)]) != 0
     told = capsys.readouterr().err
     assert "Traceback" not in told and "noise" in told
     if text.startswith("{") and len(text) < 100_000:

@@ -275,3 +275,15 @@ def test_an_estimate_of_a_file_serves_others(folder, capsys):
     np.testing.assert_array_equal(
         tifffile.imread("o.tif"), gd.nl_means(tifffile.imread("in.tif"), noise=estimate)
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [(None, "speckle nor a file"), ("{", "is not JSON"), ("3", "contains no estimate")],
+)
+def test_a_file_that_is_no_estimate(folder, capsys, text, said):
+    if text is not None:
+        (folder / "noise.json").write_text(text)
+    assert command("bm3d", "in.tif", "-o", "out.tif", "--noise", "noise.json") > 0
+    assert said in capsys.readouterr().err
+    assert not (folder / "out.tif").exists()
