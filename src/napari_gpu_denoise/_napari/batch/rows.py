@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from qtpy.QtCore import Qt
 from qtpy.QtWidgets import QApplication, QStyle, QTreeWidgetItem
 
 from napari_gpu_denoise._napari import wording
 from napari_gpu_denoise._napari.parts import wrapped
+from napari_gpu_denoise._napari.tasks import words_of
 from napari_gpu_denoise._napari.wording import counted, duration, in_panel
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.files.batch import BatchProgress, FileReport, is_expected
-from napari_gpu_denoise.run.progress import Progress
+from napari_gpu_denoise.run.progress import Progress, Step
 
 FILE, IMAGE, STATE = range(3)  # columns
 
@@ -37,12 +38,8 @@ REMEDIES = {
 }
 
 
-@dataclass(frozen=True)
-class Header:
-    """Axes of an image, and their lengths, such as ``"T16 Y192 X208"``; no axes if it is broken.
-
-    `details` add the type of the pixels, or say why the file cannot be read.
-    """
+class Header(NamedTuple):
+    """A file, its axes and their lengths in words, more in a tooltip; no axes if it is broken."""
 
     path: Path
     details: str
@@ -90,8 +87,9 @@ class Row(QTreeWidgetItem):
         self.report: FileReport | None = None
         self._show(WAITING, "Waiting")
 
-    def run(self, progress: BatchProgress, words: str) -> None:
+    def run(self, progress: BatchProgress) -> None:
         """Show how far a run is."""
+        words = words_of(Step(progress.done, progress.total, progress.unit or "reading"))
         self._show(RUNNING, words, progress.done / max(progress.total, 1))
 
     def stop(self, notes: Sequence[str] = ()) -> None:
