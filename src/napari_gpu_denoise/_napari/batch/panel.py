@@ -16,19 +16,8 @@ from qtpy.QtCore import QSize, QTimer
 from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari.batch import rows as listed
 from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
-from napari_gpu_denoise._napari.batch.rows import (
-    DONE,
-    ENDED,
-    FAILED,
-    REMEDIES,
-    RUNNING,
-    WAITING,
-    Header,
-    Row,
-    read_headers,
-)
-from napari_gpu_denoise._napari.batch.table import FileList, folder_for, found_in
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import file_of
@@ -82,14 +71,14 @@ class BatchPanel(Panel):
     failed = "Not done."
     out_of_memory = "There is not enough memory: close other programs and run again."
     aloud = True
-    remedies = REMEDIES
+    remedies = listed.REMEDIES
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
-        self.files, self.form, self.progress = FileList(), BatchForm(), progress_bar()
+        self.files, self.form, self.progress = listed.FileList(), BatchForm(), progress_bar()
         self.selected = Caption()
         self.runs = Task(self, denoise_batch, bar=True, cancel=self.cancel)
-        self._headers = Task(self, read_headers, self.title, alone=True)
+        self._headers = Task(self, listed.read_headers, self.title, alone=True)
         self.add_button = button(
             "Add files …", f"Add {FORMAT_NAMES} files.", lambda: self.add(self.ask_files())
         )
@@ -122,7 +111,7 @@ class BatchPanel(Panel):
         self._key: Any = None
         self._targets: dict[Path, Path] = {}
         # Of the run in progress.
-        self._todo: list[Row] = []
+        self._todo: list[listed.Row] = []
         self._left = TimeLeft()
         self._shown = 0.0
         self._lay_out()
@@ -168,7 +157,7 @@ class BatchPanel(Panel):
     def add(self, names: list[str]) -> None:
         """Add files, and the images of folders."""
         # Off the GUI thread; an error there is no file found.
-        Loading(partial(found_in, names), lambda found: self._on_found(*(found or ([], []))), self)
+        Loading(partial(listed.found_in, names), self._on_found, self)
 
     def remove(self) -> None:
         """Take the selected files out of the list."""
@@ -177,9 +166,9 @@ class BatchPanel(Panel):
             self._follow_axes()
             self._offer()
 
-    def waiting(self) -> tuple[list[Row], bool]:
+    def waiting(self) -> tuple[list[listed.Row], bool]:
         """Return the files that a run would denoise, and whether it continues the last run."""
-        left = [row for row in self.files.rows if row.state not in ENDED]
+        left = [row for row in self.files.rows if row.state not in listed.ENDED]
         on = bool(left) and self._key is not None and self._key == self.form.key()
         return (left, True) if on else (list(self.files.rows), False)
 
@@ -230,10 +219,11 @@ class BatchPanel(Panel):
             self.say("Starting …")
         self._offer()
 
-    def _on_found(self, found: Sequence[tuple[Path, str]], errors: list[Exception]) -> None:
+    def _on_found(self, result: tuple[list[Any], list[Exception]] | None) -> None:
+        found, errors = result or ([], [])
         new = self.files.add(found)
         if new and self.form.output.text() == self._suggested:
-            self._suggested = folder_for(new[0].given)
+            self._suggested = listed.folder_for(new[0].given)
             self.form.output.setText(self._suggested)
         self._headers.start(tuple(row.path for row in self.files.rows if row.header is None))
         if errors:
@@ -242,7 +232,7 @@ class BatchPanel(Panel):
             self.say("")
         self._offer()
 
-    def _on_described(self, header: Header) -> None:
+    def _on_described(self, header: listed.Header) -> None:
         if (row := self.files.row_of(header.path)) is not None:
             row.describe(header)
             self._follow_axes()
@@ -259,7 +249,7 @@ class BatchPanel(Panel):
         now, row = time.monotonic(), self.files.row_of(progress.path)
         if row is None:
             return  # of a run that was left
-        if row.state != RUNNING:
+        if row.state != listed.RUNNING:
             self.files.scrollToItem(row)
         elif now < self._shown + _INTERVAL or self._stopping:
             return
@@ -272,7 +262,7 @@ class BatchPanel(Panel):
         if row is None:
             return
         row.end(report)
-        if row.state != DONE:
+        if row.state != listed.DONE:
             self._left = TimeLeft()  # its pace is not that of the others
         self._show_all()
         self._offer()
@@ -299,7 +289,7 @@ class BatchPanel(Panel):
     def _settle(self, notes: tuple[str, ...]) -> None:
         """Show which file a run was stopped at."""
         for row in self._todo:
-            if row.state == RUNNING:
+            if row.state == listed.RUNNING:
                 row.stop(notes)
         self._headers.start(tuple(row.path for row in self._todo if row.broken))
         self._todo = []
@@ -324,13 +314,13 @@ class BatchPanel(Panel):
         rows, on = self.waiting()
         running = self.runs.running
         # Those that cannot be read are no promise, unless they are tried again.
-        files = _files(sum(row.state == FAILED or not row.broken for row in rows))
+        files = _files(sum(row.state == listed.FAILED or not row.broken for row in rows))
         what = f"Denoise {files}" if rows else "Denoise"
         if running:
             what = "Denoising …"
-        elif on and all(row.state == FAILED for row in rows):
+        elif on and all(row.state == listed.FAILED for row in rows):
             what = f"Try {files} again"
-        elif on and any(row.state != WAITING for row in self.files.rows):
+        elif on and any(row.state != listed.WAITING for row in self.files.rows):
             what = f"Continue with {files}"
         self.run_button.setText(what)
         chosen = self.files.chosen()
@@ -391,7 +381,7 @@ class BatchPanel(Panel):
         """Open the selected files and their results, and compare the last one."""
         self._open_rows([row for row in self.files.chosen() if self._result(row) is not None])
 
-    def _open_rows(self, rows: Sequence[Row]) -> None:
+    def _open_rows(self, rows: Sequence[listed.Row]) -> None:
         made: list[Layer] = []
         try:
             for row in rows:
@@ -410,9 +400,9 @@ class BatchPanel(Panel):
     def _paths(self) -> list[Path]:
         return [row.path for row in self.files.rows]
 
-    def _result(self, row: Row) -> Path | None:
+    def _result(self, row: listed.Row) -> Path | None:
         """Return the result of a file, if there is one."""
-        target = self._targets.get(row.path) if row.state in ENDED else None
+        target = self._targets.get(row.path) if row.state in listed.ENDED else None
         return target if target is not None and target.exists() else None
 
 

@@ -21,15 +21,8 @@ from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
-from napari_gpu_denoise.files import formats, tiff, zarr
-from napari_gpu_denoise.files.image_file import (
-    METRES,
-    Channel,
-    ImageFile,
-    PixelMetadata,
-    Steps,
-    unit_named,
-)
+from napari_gpu_denoise.files import formats, image_file, tiff, zarr
+from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 
 _PATIENCE = 400  # milliseconds until the user is told
@@ -62,11 +55,11 @@ class Pixels:
         return bool(self.attributes.get("rgb"))
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> image_file.Steps:
         """The steps along the axes, with the units that files know."""
         scale = np.abs(self.attributes.get("scale", ())).tolist()
         units = self.attributes.get("units") or ("pixel",) * len(scale)
-        found = zip(self.axes, scale, map(unit_named, units), strict=False)
+        found = zip(self.axes, scale, map(image_file.unit_named, units), strict=False)
         return {axis: (step, unit) for axis, step, unit in found if unit or step != 1}
 
 
@@ -205,10 +198,9 @@ def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:
 
 def _named_by_units(axes: str, units: Sequence[Any], name: str, notes: list[str]) -> str:
     """Return axes of which the only one without a name is Z or T if its unit says so."""
-    if axes.count(UNNAMED) != 1 or not (unit := unit_named([*units, ""][axes.index(UNNAMED)])):
-        return axes
-    letter = "Z" if unit in METRES else "T"
-    if letter in axes:
+    unit = image_file.unit_named([*units, ""][axes.find(UNNAMED)])
+    letter = "Z" if unit in image_file.METRES else "T"
+    if axes.count(UNNAMED) != 1 or not unit or letter in axes:
         return axes
     notes.append(f"The axis of {name!r} in {unit}s is saved as {letter}.")
     return axes.replace(UNNAMED, letter)
@@ -284,7 +276,7 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile,
     end = "YXS" if first.rgb and provenance.is_rgb(first.axes, first.data.shape) else "YX"
     order = [i for i, a in enumerate(axes) if a not in end] + [axes.index(a) for a in end]
     data, axes = _stacked(whole, split).transpose(order), "".join(axes[i] for i in order)
-    pixel_metadata = PixelMetadata(first.steps, tuple(map(_channel, whole)))
+    pixel_metadata = image_file.PixelMetadata(first.steps, tuple(map(_channel, whole)))
     if any(np.any(one.attributes.get("translate", 0)) for one in whole):
         notes.append("The position (translate) of the layer is not kept in the file.")
     if any(not _is_upright(one.attributes) for one in whole):
@@ -316,10 +308,10 @@ def _difference(one: Pixels, other: Pixels) -> str:
     return ""
 
 
-def _channel(one: Pixels) -> Channel:
+def _channel(one: Pixels) -> image_file.Channel:
     """Return name and colour of the channel that a layer is."""
     name = one.name if one.origin is None or not one.origin.name else one.origin.name
-    return Channel(name, "" if one.rgb else _colour(one))
+    return image_file.Channel(name, "" if one.rgb else _colour(one))
 
 
 def _colour(one: Pixels) -> str:
