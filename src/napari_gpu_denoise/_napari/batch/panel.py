@@ -178,7 +178,7 @@ class BatchPanel(Panel):
             return
         self._todo, on = self.waiting()
         try:
-            batch = self.form.batch(self._paths(), resume=on)
+            batch = self._batch(resume=on)
         except DenoiseError as error:
             self.show_error(error)
             return
@@ -366,12 +366,11 @@ class BatchPanel(Panel):
 
     def python_code(self) -> str:
         """Return equivalent Python code."""
-        return python_call(self.form.batch(self._paths()), self.files.rows, self.form.folder())
+        return python_call(self._batch(), self.files.rows, self.form.folder())
 
     def command_line(self) -> tuple[str, list[str]]:
         """Return an equivalent command line, and remarks on its differences."""
-        batch = self.form.batch(self._paths())
-        return command_with_remarks(batch, self.files.rows, self.form.folder())
+        return command_with_remarks(self._batch(), self.files.rows, self.form.folder())
 
     def report(self) -> BatchReport:
         """Return the report on the files that have ended so far."""
@@ -383,22 +382,20 @@ class BatchPanel(Panel):
 
     def _open_rows(self, rows: Sequence[listed.Row]) -> None:
         made: list[Layer] = []
+        opened = partial(self._viewer.open, plugin=preferences.PLUGIN)
         try:
             for row in rows:
                 if not any(file_of(each) == str(row.path) for each in self._viewer.layers):
-                    self._open(row.path)
+                    opened(str(row.path))
                 if (result := self._result(row)) is not None:
-                    made = self._open(result)
+                    made = opened(str(result))
             if made:
                 docks.open_panel(self._viewer, "Compare").choose(made[0])
         except Exception as error:
             self.show_error(error)
 
-    def _open(self, path: Path) -> list[Layer]:
-        return self._viewer.open(str(path), plugin=preferences.PLUGIN)
-
-    def _paths(self) -> list[Path]:
-        return [row.path for row in self.files.rows]
+    def _batch(self, resume: bool = False) -> Batch:
+        return self.form.batch([row.path for row in self.files.rows], resume)
 
     def _result(self, row: listed.Row) -> Path | None:
         """Return the result of a file, if there is one."""

@@ -23,10 +23,8 @@ _LINES = 9  # in view
 _WIDTHS = 0.25, 0.26  # of the first columns, as shares; the state takes the rest
 
 # States of a file.
-WAITING, RUNNING, STOPPED, DONE, SKIPPED, FAILED = (
-    *("waiting", "running", "stopped"),
-    *("done", "skipped", "failed"),
-)
+WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
+DONE, SKIPPED, FAILED = "done", "skipped", "failed"
 ENDED = (DONE, SKIPPED)  # not tried again
 
 REMEDIES = {
