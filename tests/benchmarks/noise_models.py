@@ -16,7 +16,7 @@ from scipy.ndimage import convolve1d
 from tables import print_tables, show, show_rows
 
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.frames import FramesInARow
+from napari_gpu_denoise.noise.frames import FramesInARow, noise_of_differences
 from napari_gpu_denoise.noise.photon import single_image_noise
 from napari_gpu_denoise.noise.speckle import speckle_noise
 from reference.data import pictures
@@ -30,7 +30,10 @@ def photons(options: argparse.Namespace) -> None:
     clean = [picture.astype(np.float64) for picture in pictures("bsd68").values()]
     methods: dict[str, tuple[int, Callable]] = {
         "one image": (1, lambda frames: single_image_noise(frames[0])),
-        "four frames": (4, lambda frames: FramesInARow.of(frames).differences.noise()),
+        "four frames": (
+            4,
+            lambda frames: noise_of_differences(FramesInARow.of(frames).differences),
+        ),
     }
     rows = []
     for gain, read in PHOTONS:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.errors import NonFiniteError
-from napari_gpu_denoise.noise.frames import FramesInARow
+from napari_gpu_denoise.noise.frames import FramesInARow, noise_of_differences
 from reference.data import REASON, data_folder
 
 
@@ -18,11 +18,11 @@ def frames(picture, number, gain=2.0, read=5.0, offset=0.0, seed=0):
 
 
 def of_pairs(*pairs):
-    return FramesInARow(pairs).differences.noise()
+    return noise_of_differences(FramesInARow(pairs).differences)
 
 
 def of_stack(stack):
-    return FramesInARow.of(stack).differences.noise()
+    return noise_of_differences(FramesInARow.of(stack).differences)
 
 
 def textured(side=256):

@@ -9,7 +9,7 @@ from scipy.ndimage import gaussian_filter
 from napari_gpu_denoise import NoiseEstimate, estimate_noise
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import ChannelPatches
-from napari_gpu_denoise.noise.frames import FramesInARow
+from napari_gpu_denoise.noise.frames import FramesInARow, noise_of_differences
 from napari_gpu_denoise.noise.patches.selection import (
     _may_hold_square,
     blank_area,
@@ -140,7 +140,7 @@ def test_differences_of_frames_beside_moving_borders():
     stack = np.zeros((6, SIDE + 60, SIDE + 60), np.float32)
     for t, frame in enumerate(stack[:5]):  # the last one is empty
         frame[30:-30, 6 * t : 6 * t + SIDE + 20] = 5 * rng.poisson(60, (SIDE, SIDE + 20))
-    found = FramesInARow.of(stack).differences.noise()
+    found = noise_of_differences(FramesInARow.of(stack).differences)
     assert not found.grows
     level = found.gain * 300 + found.intercept
     assert level == pytest.approx(25 * 60, rel=0.1)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise import limits, photon
 from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, spectrum_of_patches
 from napari_gpu_denoise.noise.patches import selection
-from napari_gpu_denoise.noise.patches.coefficients import PATCH, cosine_transform
+from napari_gpu_denoise.noise.patches.coefficients import HIGHS, LOWS, PATCH, cosine_transform
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_alike, together
 from napari_gpu_denoise.noise.patches.variance import brightness_levels
 from napari_gpu_denoise.noise.sampling import spread
@@ -152,14 +153,14 @@ class FramesInARow:
 
         Correlated noise is taken for motion.
         """
-        differences = self.differences
-        found = differences.noise()
-        return None if differences.moves(found) else found
+        found = noise_of_differences(self.differences)
+        return None if _moves(self.differences, found) else found
 
-    @property
-    def differences(self) -> Differences:
+    @cached_property
+    def differences(self) -> PatchSpectra:
         """The patches of differences of neighbouring frames; NonFiniteError if none is whole."""
-        return Differences.of(together(self.patches[:-1]), together(self.patches[1:]))
+        same = np.ones(len(self.rows))
+        return together([_difference(*pair, same) for pair in pairwise(self.patches)])
 
 
 def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
@@ -174,84 +175,54 @@ def _of_any_range(found: NoiseSpectrum) -> NoiseSpectrum:
 def _difference(before: PatchSpectra, after: PatchSpectra, gain: np.ndarray) -> PatchSpectra:
     """Return patches of the difference, with the noise of the first frame; `gain` is (row,).
 
-    The transform of a difference is the difference of transforms.
+    The transform of a difference is the difference of transforms. Grey levels are those of both.
     """
     gain = np.repeat(gain, before.count).astype(np.float32)[:, None]
     found = np.asarray(after.coefficients) / gain - np.asarray(before.coefficients)
-    return before.changed(found / np.hypot(1, 1 / gain), np.maximum(before.clipped, after.clipped))
+    clipped = np.maximum(before.clipped, after.clipped)
+    made = before.changed(found / np.hypot(1, 1 / gain), clipped)
+    mean, seen = (before.mean + after.mean) / 2, (before.seen + after.seen) / 2
+    return replace(made, mean=mean, seen=seen)
 
 
 MEMBERS = 16  # patches a level of brightness needs
 METHOD = "differences of neighbouring frames"
 
 
-class Differences(NamedTuple):
-    """Patches of differences of frames; variances are half of theirs, (patch,)."""
+def noise_of_differences(patches: PatchSpectra) -> photon.PhotonNoise:
+    """Fit a line to the white noise of patches that stand still, at levels of brightness."""
+    rows, energy = [], patches.energy_of("low") + patches.energy_of("high")
+    variance = energy / np.float64(LOWS + HIGHS)
+    for part in brightness_levels(patches.mean, MEMBERS).each():
+        core, error = _still(variance[part])
+        core = part[core]
+        enough = len(part) >= min(MEMBERS, len(variance))
+        enough &= patches.clipped[part].mean() <= limits.MAX_CLIPPED_SHARE
+        level = patches.mean[core].mean(), variance[core].mean()
+        rows.append((*level, len(core), enough, error * math.sqrt(patches.overlap)))
+    x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
+    known = used.any()
+    errors = np.hypot(error, photon.SYSTEMATIC)
+    result = photon.photon_noise((x, y, count), errors, used | ~known, 2.5, METHOD)
+    return result if known else replace(result, gain_error=math.inf)
 
-    mean: np.ndarray  # grey level of both frames
-    seen: np.ndarray  # the same, as the high frequencies see it
-    low: np.ndarray  # at the low frequencies
-    high: np.ndarray
-    clipped: np.ndarray  # share of clipped pixels
-    frequencies: tuple[int, int]  # how many of these are low and high
-    overlap: float  # how many patches share a pixel
 
-    @classmethod
-    def of(cls, before: PatchSpectra, after: PatchSpectra) -> Differences:
-        """Compare the patches of frames with the same of those that follow."""
-        # The transform of a difference is the difference of transforms.
-        change = np.square(np.asarray(after.coefficients) - np.asarray(before.coefficients)) / 2
-        lows, number = before.lows, change.shape[1]
-        low, high = (part.sum(axis=1, dtype=float) for part in np.split(change, [lows], axis=1))
-        return cls(
-            (before.mean + after.mean) / 2,
-            (before.seen + after.seen) / 2,
-            low / lows,
-            high / (number - lows),
-            (before.clipped + after.clipped) / 2,
-            (lows, number - lows),
-            before.overlap,
-        )
-
-    def moves(self, found: photon.PhotonNoise) -> bool:
-        """Return whether the scene moves, or noise is correlated, given the noise."""
-        least = found.read_noise**2 or 1e-300
-        low, high = (
-            power / photon.line_values(seen, found.gain, found.intercept, least)
-            for power, seen in ((self.low, self.mean), (self.high, self.seen))
-        )
-        limit = 1 + limits.MIN_MOTION_ERRORS * math.sqrt(2 / self.frequencies[0])
-        # Objects may move on a ground that stands still: the gain is measured on both.
-        parts = brightness_levels(self.mean, MEMBERS).each()
-        moving = [
-            np.mean(low[part] <= limit) < limits.MIN_STILL_SHARE
-            or self._shifted(low[part], high[part])
-            for part in parts
-        ]
-        return bool(np.mean(moving) > limits.MAX_MOVING_LEVELS)
-
-    def _shifted(self, low: np.ndarray, high: np.ndarray) -> bool:
-        """Return whether all patches differ a little more at the low frequencies: faint objects."""
-        known = max(len(low) / self.overlap, 1.0)
-        error = math.sqrt(sum(2 / (number * known) for number in self.frequencies))
-        return bool(np.median(low) > (limits.MAX_LOW_OVER_HIGH + 2 * error) * np.median(high))
-
-    def noise(self) -> photon.PhotonNoise:
-        """Fit a line to the white noise of patches that stand still, at levels of brightness."""
-        rows, share = [], self.frequencies[0] / sum(self.frequencies)
-        variance = share * self.low + (1 - share) * self.high
-        for part in brightness_levels(self.mean, MEMBERS).each():
-            core, error = _still(variance[part])
-            core = part[core]
-            enough = len(part) >= min(MEMBERS, len(self.mean))
-            enough &= self.clipped[part].mean() <= limits.MAX_CLIPPED_SHARE
-            level = self.mean[core].mean(), variance[core].mean()
-            rows.append((*level, len(core), enough, error * math.sqrt(self.overlap)))
-        x, y, count, used, error = (np.array(each) for each in zip(*rows, strict=True))
-        known = used.any()
-        errors = np.hypot(error, photon.SYSTEMATIC)
-        result = photon.photon_noise((x, y, count), errors, used | ~known, 2.5, METHOD)
-        return result if known else replace(result, gain_error=math.inf)
+def _moves(patches: PatchSpectra, found: photon.PhotonNoise) -> bool:
+    """Return whether the scene moves, or noise is correlated, given the noise of differences."""
+    line = found.gain, found.intercept, found.read_noise**2 or 1e-300
+    low = patches.energy_of("low") / (LOWS * photon.line_values(patches.mean, *line))
+    high = patches.energy_of("high") / (HIGHS * photon.line_values(patches.seen, *line))
+    still = low <= 1 + limits.MIN_MOTION_ERRORS * math.sqrt(2 / LOWS)
+    moving = []
+    # Objects may move on a ground that stands still: the gain is measured on both.
+    for part in brightness_levels(patches.mean, MEMBERS).each():
+        # Faint objects: all patches differ a little more at the low frequencies.
+        independent = max(len(part) / patches.overlap, 1.0)
+        error = math.sqrt(2 / (LOWS * independent) + 2 / (HIGHS * independent))
+        most = (limits.MAX_LOW_OVER_HIGH + 2 * error) * np.median(high[part])
+        few = still[part].mean() < limits.MIN_STILL_SHARE
+        moving.append(few or np.median(low[part]) > most)
+    return bool(np.mean(moving) > limits.MAX_MOVING_LEVELS)
 
 
 def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
