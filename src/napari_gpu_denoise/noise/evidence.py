@@ -194,17 +194,14 @@ class Evidence:
     # Frames
 
     @cached_property
-    def _still(self) -> PhotonNoise | None:
-        """Noise of a time-lapse in which hardly anything moves."""
+    def temporal(self) -> PhotonNoise | None:
+        """Noise of a time-lapse in which hardly anything moves, where it is known."""
+        if self.spectra is None or self._row is None:
+            return None
         try:
-            return None if self._row is None else self._row.still_noise()
+            found = self._row.still_noise()
         except NonFiniteError:
             return None
-
-    @cached_property
-    def temporal(self) -> PhotonNoise | None:
-        """The same, where it is known."""
-        found = None if self.spectra is None else self._still
         return found if found is not None and math.isfinite(found.gain_error) else None
 
     @property
