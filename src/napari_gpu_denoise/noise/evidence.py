@@ -153,15 +153,7 @@ class Evidence:
     @cached_property
     def laws(self) -> VarianceLaws | None:
         """How the variance depends on brightness, where known."""
-        laws = None if self.spectra is None else variance_laws(self.spectra)
-        if laws is not None and self.levelled is not None and laws.changes:
-            # Planes of unlike noise must not pass for one law together, if they show alone that
-            # noise does not change with brightness. Flat planes of one brightness each do not.
-            alone = [variance_laws(each) for each in self.spectra.alone()]
-            wide = [each for each in alone if each and _width(each) > 0.5 * _width(laws)]
-            if sum(not each.changes for each in wide) > 0.5 * len(self.planes):
-                return variance_laws(self.levelled)
-        return laws
+        return None if self.spectra is None else variance_laws(self.spectra)
 
     @property
     def curve(self) -> VarianceCurve | None:
@@ -296,8 +288,3 @@ def _spectra(
         return None
     largest = float(np.abs(spectra.mean).max())
     return spectra if largest == 0 or 2.0**-200 < largest < 2.0**200 else None
-
-
-def _width(laws: VarianceLaws) -> float:
-    mean, _ = laws.curve.fitted
-    return float(mean.max() - mean.min())
