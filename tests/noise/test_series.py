@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter, shift
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.series import first_positions, plane_factors
-from reference.data import REASON, data_folder
+from reference.data import REASON, data_folder, pictures
 from scenes import noisy
 
 SETTINGS = gd.NLMeans(window=7, neighbours=4)
@@ -51,6 +51,17 @@ def test_channels_differ_by_themselves():
         factors = np.moveaxis(plane_factors(estimate, given.shape), place, 0)[..., 0, 0]
         np.testing.assert_allclose(factors[0] * estimate.sigma[0], sigma, rtol=0.1)
         np.testing.assert_allclose(factors[1], 1, rtol=0.1)
+
+
+@pytest.mark.skipif(data_folder() is None, reason=REASON)
+def test_photographs_of_unlike_brightness_have_a_sigma_each():
+    """Together they pass for noise that depends on brightness, which is not proven."""
+    clean = np.stack([each[:256, :256] for each in list(pictures("bsd68").values())[:50:7]])
+    sigma, drawn = np.arange(3.0, 25, 3), np.random.default_rng(1).standard_normal(clean.shape)
+    estimate = gd.estimate_noise((clean + sigma[:, None, None] * drawn).astype(np.float32), ".YX")
+    assert estimate.name == "gaussian"
+    found = plane_factors(estimate, clean.shape).ravel() * estimate.sigma[0]
+    np.testing.assert_allclose(found, sigma, rtol=0.35)
 
 
 def test_two_axes_multiply():

@@ -190,7 +190,14 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     if model == AUTO and places is None:
         fits, shares = limited_to_proof(channels, fits)
         factors = [one * share for one, share in zip(factors, shares, strict=True)]
-    kind = type(fits[0].model)
+    law, kind = kind, type(fits[0].model)
+    if kind.additive and not law.additive:
+        # Planes were compared with a law over brightness that is not proven.
+        plain = list(map(models.Gaussian.fit, channels))
+        series = {
+            name: sigma_series(source, numbers[name], channels, plain, place) for name in series
+        }
+        factors = [fit.sigma / (one.sigma or 1.0) for fit, one in zip(fits, plain, strict=True)]
     series = {name: each.scaled(factors) for name, each in series.items()}
     return NoiseEstimate(
         sigma=tuple(fit.sigma for fit in fits),
