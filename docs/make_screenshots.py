@@ -476,7 +476,7 @@ def pictures_of_batch() -> None:
     panel.form.filter.box.setCurrentText("BM3D")
     panel.run_button.click()
     fourth = panel.files.rows[3]
-    wait_for(lambda: " left" in fourth.words or fourth.state == "done")
+    wait_for(lambda: " of " in fourth.words or fourth.state == "done")
     settle(0.3)
     save(window, "napari_batch")
     wait_for(lambda: not panel.runs.running)

@@ -20,7 +20,7 @@ from napari_gpu_denoise.run.progress import Progress, Step
 
 FILE, IMAGE, STATE = range(3)  # columns
 _LINES = 9  # in view
-_WIDTHS = 0.25, 0.26  # of the first columns, as shares; the state takes the rest
+_WIDTHS = 0.29, 0.28  # of the first columns, as shares; the state takes the rest
 
 # States of a file.
 WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
