@@ -139,6 +139,9 @@ def measure_noise(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
+    if structure:
+        # Before there are two threads: SciPy fails where both import it at once.
+        import napari_gpu_denoise.noise.structure.find  # noqa: F401
     with patches_on(device) as place, ThreadPoolExecutor(1) as pool:
         # Structured noise is looked for in a thread of its own, meanwhile, of arrays in memory.
         apart = structure and not source.lazy
