@@ -22,7 +22,8 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
-from filters.test_gpu_kernels import CASES, denoised, given, posing  # noqa: E402
+from filters.sessions import as_gpu  # noqa: E402
+from filters.test_gpu_kernels import CASES, denoised, given  # noqa: E402
 from scenes import scene  # noqa: E402
 
 
@@ -32,7 +33,7 @@ def save_result(name: str, device: str | None, kernels: str, path: Path) -> None
 
     settings, image, axes, sigma, limits = given(name)
     chosen = gd.choose(device)
-    used = posing(chosen, **limits) if kernels == "GPU" else chosen
+    used = as_gpu(chosen, **limits) if kernels == "GPU" else chosen
     np.save(path, denoised(image, settings, sigma, axes, used))
 
 

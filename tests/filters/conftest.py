@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from filters.one_pass import QUICK, Plain, Precise, posing
+from filters.sessions import QUICK, Plain, Precise, as_gpu
 from napari_gpu_denoise.opencl import program
 
 _PLAIN_SESSIONS: dict = {}
@@ -19,7 +19,7 @@ def pytest_configure(config) -> None:
 @pytest.fixture(params=["as it is", "as a GPU"])
 def flowing(request, device, quickly_built):
     """Return the session of each device, and one that takes the kernels of a GPU."""
-    return posing(device, local_memory=49152, max_group=1024, which=request.param)
+    return program.session(device if request.param == "as it is" else as_gpu(device))
 
 
 @pytest.fixture

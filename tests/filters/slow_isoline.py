@@ -7,7 +7,7 @@ import numpy as np
 from napari_gpu_denoise.filters.isoline import Isoline
 from reference import isoline as literal
 from reference import isoline_soft as soft
-from reference.bm3d_channels import OPPONENT, mix, mix_sigmas
+from reference.bm3d import OPPONENT, mix, mix_sigmas
 
 
 def slow(image: np.ndarray, settings: Isoline, sigma=1.0) -> np.ndarray:
@@ -37,18 +37,11 @@ def slow(image: np.ndarray, settings: Isoline, sigma=1.0) -> np.ndarray:
 
 def _along(guide: np.ndarray, channel: np.ndarray, settings: Isoline, looks=None) -> np.ndarray:
     """Return a channel averaged along the isolines of a guide."""
-    lines = {
-        "length": settings.segment_length,
-        "pixels": settings.max_length,
-        "looks": looks,
-        "channel": channel,
-    }
-    if settings.method == "pi-ld":
-        return literal.pi_ld(guide, **lines)
-    lines["thickness"] = settings.thickness
-    if settings.method == "pi-pd":
-        return literal.pi_pd(guide, **lines)
-    return literal.pi_pd_hybrid(guide, **lines)
+    lines = literal.Lines(
+        settings.segment_length, settings.max_length, thickness=settings.thickness, looks=looks
+    )
+    methods = {"pi-ld": literal.pi_ld, "pi-pd": literal.pi_pd}
+    return methods.get(settings.method, literal.pi_pd_hybrid)(guide, lines, channel)
 
 
 def _joint(planes: np.ndarray, sigmas: np.ndarray, settings: Isoline) -> np.ndarray:

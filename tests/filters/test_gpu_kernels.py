@@ -1,168 +1,62 @@
-"""Every filter with the kernels of a GPU against NumPy, each kernel optimised as users have it.
+"""Every filter against NumPy, with the kernels of this device and with those of a GPU.
 
-What else a kernel may be built with (-D) is built quickly: optimised, each such variant takes a CPU
-1 to 7 s. Where there is no GPU, a CPU poses as one: its compiler turns work-groups into loops, as
-those of many drivers do. A GPU poses as one of another vendor, whose work-items share no warps. It
-has room for small work-groups only, so that images of a few hundred pixels take several.
+Where there is no GPU, a CPU poses as one: its compiler turns work-groups into loops, as those of
+many drivers do. A GPU poses as one of another vendor, whose work-items share no warps. It has room
+for small work-groups only, so that images of a few hundred pixels take several. Every kernel of a
+GPU is optimised once, as users have it; what else it may be built with (-D) is built quickly:
+optimised, each such variant takes a CPU 1 to 7 s.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from filters.correlated_noise import SIGMA, model
-from filters.one_video_pass import slow as slow_search
+from filters.cases import CASES, sigma_map, speckled
+from filters.correlated_noise import SIGMA
+from filters.sessions import as_gpu
 from filters.slow_isoline import slow as slow_isoline
+from napari_gpu_denoise.filters.search.frame_links import FrameLinks
+from napari_gpu_denoise.filters.search.video_search import VideoSearch
+from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.program import kernel_folder
+from napari_gpu_denoise.run.flow.frame_flow import note_frame
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import programs_of
 from napari_gpu_denoise.run.request import Run
-from reference import (
-    bm3d,
-    bm3d_channels,
-    bm3d_correlated,
-    bm4d,
-    nl_means,
-    pixelwise,
-    ridge,
-    swnlm,
-    vbm3d,
-)
+from reference import bm3d, bm4d, nl_means, pixelwise, ridge, swnlm, vbm3d
 from reference.block_motion import block_motions
+from reference.video_links import Link
 from reference.video_matching import find_matches
-from scenes import altered, first_pass, noisy, prepared, scene, small
+from scenes import altered, noisy, prepared
 
-LIMITS = {"local_memory": 1 << 14, "max_group": 128}
-TIGHT = {"local_memory": 1, "max_group": 64}
-ROOMY = {"local_memory": 49152, "max_group": 1024}
-
-IN_SPACE = {"patch": 4, "step": 2, "window": 7, "neighbours": 6}
-WHOLE = {"patch": 5, "step": 4}
-EXACT = {"patch": 3, "window": 5}
-# PoCL 3.1 crashes when it optimises the search of the prefilter, whose window is one pixel.
-GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
-CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
-MANY = {"neighbours_basic": 16}
-AROUND = {"frames_before": 1, "frames_after": 2}
-BEFORE = {"frames_before": 2, "frames_after": 0}
-VIDEO = {**AROUND, "window_nearest": 7, "step_basic": 5, "step_final": 5}
-LINES = {"segment_length": 3, "max_length": 15, "staircase": 5}
-HARD = {**LINES, "choice": "hard"}
-BLURRED = model(0.9, 1.3)
-LONELY = {"fallback": "keep", "fewest": 1, "widen": 2.0}
-
-# Settings, shape, axes, noise, and what else the device has.
-CASES = {
-    "nl_means of an image": (gd.NLMeans(window=9), (43, 70), "YX", SIGMA),
-    "nl_means of a map": (gd.NLMeans(**IN_SPACE), (30, 45), "YX", "map"),
-    "nl_means at every pixel": (gd.NLMeans.of(profile="fine", window=7), (21, 50), "YX", SIGMA),
-    "nl_means of patches that end within a step": (
-        *(gd.NLMeans(patch=8, step=3, window=7, neighbours=6), (30, 60), "YX", SIGMA),
-    ),
-    "nl_means of single pixels": (
-        *(gd.NLMeans(patch=1, step=1, window=5, neighbours=5), (21, 50), "YX", SIGMA),
-    ),
-    "nl_means of magnitudes": (gd.NLMeans(**IN_SPACE, rician=True), (30, 45), "YX", SIGMA),
-    "nl_means of a volume": (gd.NLMeans(**IN_SPACE, slices=1), (3, 15, 22), "ZYX", SIGMA),
-    "nl_means over time": (
-        *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
-    ),
-    "nl_means over time, whole patches": (
-        *(gd.NLMeans(**IN_SPACE | WHOLE, **AROUND, slices=1), (4, 2, 13, 19), "TZYX", SIGMA),
-    ),
-    "nl_means over time, sliding": (
-        *(gd.NLMeans(**IN_SPACE | {"step": 1}, **BEFORE, slices=1), (3, 2, 9, 13), "TZYX", SIGMA),
-    ),
-    "nl_means over time, without local memory": (
-        *(gd.NLMeans(**IN_SPACE, **AROUND, slices=1), (3, 2, 11, 13), "TZYX", SIGMA, TIGHT),
-    ),
-    "pixelwise of an image": (gd.NLMeansPixelwise(window=9), (23, 141), "YX", SIGMA),
-    "pixelwise of a map": (
-        *(gd.NLMeansPixelwise(**EXACT, weights="bisquare"), (19, 70)),
-        *("YX", "map"),
-    ),
-    "pixelwise of a volume": (
-        *(gd.NLMeansPixelwise(**EXACT, slices=1, patch_slices=1, patch_shape="gaussian"),),
-        *((4, 11, 33), "ZYX", SIGMA),
-    ),
-    "pixelwise over time": (gd.NLMeansPixelwise(**EXACT, **AROUND), (5, 11, 33), "TYX", SIGMA),
-    "pixelwise of channels over time": (
-        *(gd.NLMeansPixelwise(**EXACT, **AROUND, channels="joint"), (2, 4, 11, 33), "CTYX", SIGMA),
-    ),
-    "pixelwise counts": (gd.NLMeansPixelwise(**EXACT, show="pixels"), (11, 70), "YX", SIGMA),
-    "bm3d of an image": (small(gd.BM3D, **GROUPS), (60, 69), "YX", SIGMA),
-    "bm3d, fast": (gd.BM3D.of(profile="fast", window_basic=11), (40, 45), "YX", SIGMA),
-    "bm3d of a map": (small(gd.BM3D, **GROUPS), (40, 45), "YX", "map"),
-    "bm3d of frames": (small(gd.BM3D, **GROUPS), (2, 30, 33), "TYX", (12.4, 31.1)),
-    "bm3d of joined channels": (
-        *(small(gd.BM3D, **GROUPS, channels="joint"), (3, 30, 33), "CYX", (12.4, 20.37, 31.1)),
-    ),
-    "bm3d of colours": (
-        *(small(gd.BM3D, **GROUPS, channels="opponent"), (3, 30, 33), "CYX", SIGMA),
-    ),
-    "bm3d of a map, refined": (gd.BM3D.of(profile="fast", refine="chain"), (25, 33), "YX", "map"),
-    "bm3d of correlated noise": (*(small(gd.BM3D, **GROUPS), (30, 33), "YX", model(0.6, 0.6)),),
-    "bm4d of a volume": (gd.BM4D(**CUBES), (6, 15, 32), "ZYX", SIGMA),
-    "bm4d of large groups": (first_pass(gd.BM4D(**CUBES | MANY)), (5, 12, 14), "ZYX", SIGMA),
-    "bm4d of a map": (
-        *(first_pass(gd.BM4D(**CUBES | {"cube": "2x4x8"})), (5, 15, 20), "ZYX", "map"),
-    ),
-    # Smaller volumes leave too little of a block to compare: none moves, and no other is used.
-    "bm4d over time": (
-        *(first_pass(gd.BM4D(**CUBES, **AROUND | {"frames_after": 1})), (2, 8, 16, 18)),
-        *("TZYX", SIGMA),
-    ),
-    "bm4d of correlated noise": (first_pass(gd.BM4D(**CUBES)), (5, 12, 13), "ZYX", BLURRED),
-    "bm4d, refined": (
-        *(gd.BM4D(**CUBES, refine="once"), (6, 13, 17), "ZYX", SIGMA),
-        ROOMY,
-    ),
-    "vbm3d over time": (small(gd.VBM3D, **VIDEO), (5, 33, 49), "TYX", SIGMA),
-    "vbm3d, causal": (
-        *(small(gd.VBM3D, **VIDEO | BEFORE), (4, 25, 33)),
-        *("TYX", SIGMA),
-    ),
-    "vbm3d of joined channels": (
-        *(small(gd.VBM3D, **VIDEO, channels="joint"), (2, 4, 25, 33), "CTYX", (0.0, SIGMA)),
-    ),
-    "vbm3d of correlated noise": (small(gd.VBM3D, **VIDEO), (3, 25, 33), "TYX", BLURRED),
-    "vbm3d, refined": (
-        *(small(gd.VBM3D, **VIDEO | {"window_nearest": 21}, refine="once"), (3, 21, 25)),
-        *("TYX", SIGMA, ROOMY),
-    ),
-    "isoline of an image": (gd.Isoline(**LINES), (40, 45), "YX", SIGMA),
-    "isoline of a map": (gd.Isoline(**LINES), (40, 45), "YX", "map"),
-    "isoline of joined channels": (
-        *(gd.Isoline(**LINES, channels="joint"), (2, 20, 33), "CYX", (12.4, 20.37)),
-    ),
-    "isoline of colours": (gd.Isoline(**LINES, channels="opponent"), (3, 20, 33), "CYX", SIGMA),
-    "isoline of speckle": (
-        *(gd.Isoline(**LINES, criterion="multiplicative"), (20, 33), "YX", None),
-    ),
-    "isoline, chosen": (gd.Isoline(**HARD), (40, 45), "YX", SIGMA),
-    "isoline of joined channels, chosen": (
-        *(gd.Isoline(**HARD, channels="joint", thickness=1), (2, 20, 33), "CYX", (12.4, 20.37)),
-    ),
-    "isoline, searched": (
-        gd.Isoline(**HARD | {"method": "pi-ld", "max_length": 9}),
-        (20, 33),
-        "YX",
-        SIGMA,
-    ),
-    "swnlm of an image": (gd.SWNLM(patch=3, window=7, **LONELY), (18, 70), "YX", SIGMA),
-    "swnlm of a map": (gd.SWNLM(patch=3, window=7, **LONELY), (20, 37), "YX", "map"),
+# Cases whose kernels are optimised: those are all kernels of a GPU.
+OPTIMISED = [
+    *("nl_means of a map", "nl_means of patches that end within a step"),
+    *("nl_means of single pixels", "nl_means over time, without local memory"),
+    *("pixelwise of a map", "bm4d of a volume", "bm4d over time", "vbm3d, refined"),
+    *("isoline of an image", "isoline of a map", "isoline of joined channels"),
+    *("isoline of colours", "isoline of speckle", "isoline, chosen"),
+    *("isoline of joined channels, chosen", "isoline, searched"),
+    *("swnlm of an image", "swnlm of a map"),
+]
+# Folders of kernels that are not those of a filter; what CPUs alone are given; what every device is
+# given, and other tests compare.
+NO_FILTERS = "levels", "noise", "self_test"
+OF_CPUS = {
+    *("bm3d/shrink_lanes", "bm4d/search_cube_lanes", "bm4d/shrink_cube_lanes"),
+    *("pixelwise/average_rows", "ridge/combine_lanes", "search/search_vectors"),
+    *("swnlm/average_lanes", "vbm3d/search_patches"),
 }
+OF_ALL = {"bm3d/halve_image", "bm3d/join_scales", "isoline/show_found"}
 
 
-def sigma_map(ny: int, nx: int) -> np.ndarray:
-    """Return a slope and a jump; no round numbers, which spectra of whole numbers would meet."""
-    y, x = np.indices((ny, nx))
-    return 12.3717 + 0.2113 * x + 9.1339 * (y > ny // 2)
+# References
 
 
 def by_nl_means(image, settings, sigma, axes):
@@ -184,17 +78,15 @@ def by_pixelwise(image, settings, sigma, axes):
 
 
 def by_bm3d(image, settings, sigma, axes):
-    if isinstance(sigma, Correlated):
-        told, table = prepared(settings, axes, noise=(sigma,)), sigma.autocorrelation
-        plain = replace(gd.BM3D(**told.as_dict()), channels="separate")
-        return bm3d_correlated.bm3d_correlated(image[None], [sigma.sigma], [table], plain)[0]
-    if axes == "YX":
-        return bm3d.bm3d(image, sigma, settings, exact=False)
     if axes == "TYX":
         pairs = zip(image, sigma, strict=True)
-        return np.array([by_bm3d(frame, settings, one, "YX") for frame, one in pairs])
-    sigmas = np.broadcast_to(sigma, len(image))
-    return bm3d_channels.bm3d_channels(image, sigmas, settings, exact=False)
+        return np.array([bm3d.bm3d(frame, one, settings) for frame, one in pairs])
+    told, tables = settings, ()
+    if isinstance(sigma, tuple) and isinstance(sigma[0], Correlated):
+        told, tables = prepared(settings, axes, noise=sigma), [one.autocorrelation for one in sigma]
+        sigma = [one.sigma for one in sigma]
+        sigma = sigma if "C" in axes else sigma[0]
+    return bm3d.bm3d(image, sigma, told, tables)
 
 
 def by_bm4d(image, settings, sigma, axes):
@@ -204,13 +96,35 @@ def by_bm4d(image, settings, sigma, axes):
 
 
 def by_vbm3d(image, settings, sigma, axes):
-    if isinstance(sigma, Correlated):
-        told = prepared(settings, axes, noise=(sigma,))
-        return vbm3d.vbm3d(image, sigma.sigma, told, table=sigma.autocorrelation)
-    if axes == "TYX":
+    if isinstance(sigma, tuple) and isinstance(sigma[0], Correlated):
+        told, tables = prepared(settings, axes, noise=sigma), [one.autocorrelation for one in sigma]
+        sigmas = [one.sigma for one in sigma]
+        if settings.channels == "separate":
+            each = zip(image, sigmas, tables, strict=True)
+            return np.array([vbm3d.vbm3d(z, s, told, tables=[one]) for z, s, one in each])
+        return vbm3d.vbm3d(image, sigmas if "C" in axes else sigmas[0], told, tables=tables)
+    if "C" in axes:
         return vbm3d.vbm3d(image, sigma, settings)
-    # A channel without noise stays, and the other one is searched alone.
-    return np.stack([image[0], by_vbm3d(image[1], settings, sigma[1], "TYX")])
+    if np.ndim(sigma) == 2:
+        most, links = sigma.max(), linked_by_the_filter(image, sigma.mean(), settings)
+        return vbm3d.vbm3d(image, most, settings, links=links, variation=sigma / most)
+    return vbm3d.vbm3d(image, sigma, settings, links=linked_by_the_filter(image, sigma, settings))
+
+
+def linked_by_the_filter(frames: np.ndarray, sigma, settings):
+    """Return the links that the filter makes of the brightness of the frames."""
+    held = FrameLinks((settings.frames_before, settings.frames_after), np.eye(1), np.ones(1))
+    for t, one in enumerate(np.broadcast_to(sigma, len(frames))):
+        note = note_frame([frames[t][None]], np.array([one], float), Levels.of(frames), settings)
+        held.add(t, note)
+    table, _ = held.links(0, len(frames))
+
+    def links(r: int, t: int) -> Link:
+        if not 0 <= settings.frames_before + t - r < table.shape[2]:
+            return Link()
+        return Link(*table[0, r, settings.frames_before + t - r, :2].astype(float))
+
+    return links
 
 
 def by_isoline(image, settings, sigma, axes):
@@ -220,6 +134,8 @@ def by_isoline(image, settings, sigma, axes):
 def by_swnlm(image, settings, sigma, axes):
     names = "patch", "window", "alpha", "widen"
     found = swnlm.swnlm(image, sigma, **{name: getattr(settings, name) for name in names})
+    if settings.show == "pixels":
+        return 1 + found.accepted
     return np.where(found.accepted >= settings.fewest, found.image, image)
 
 
@@ -228,10 +144,16 @@ def by_ridge(image, estimate, settings, sigma):
         return ridge.ridge(image, estimate, sigma, settings.ridge)
     (name,) = (name for name in settings.passes if name.startswith("ridge"))
     one, sigmas = settings.passes[name], [sigma] * len(image)
-    motions = block_motions(image, settings.window_nearest, sigmas)
+    motions, search = block_motions(image, settings.window_nearest, sigmas), one.search
+    slow = replace(
+        vbm3d.passes_of(settings)[-1],
+        **{"window": search.first, "window_next": search.following, "per_frame": search.kept},
+        **{"window_nearest": search.nearest, "neighbours": search.neighbours},
+        **{"step": search.step, "similar": search.similar, "still": search.still},
+    )
 
     def find(searched, place, _):
-        matches = find_matches(searched, *place, slow_search(one.search), sigmas, None, (), motions)
+        matches = find_matches(searched, *place, slow, sigmas, None, (), motions)
         return [match[:3] for match in matches]
 
     return ridge.ridge(image, estimate, sigma, one, find)
@@ -247,107 +169,119 @@ REFERENCES = {
     "isoline": (by_isoline, 5e-5),
     "swnlm": (by_swnlm, 1e-5),
 }
-# Cases whose kernels are optimised: those are all kernels of a GPU.
-OPTIMISED = [
-    *("nl_means of a map", "nl_means of patches that end within a step"),
-    *("nl_means of single pixels", "nl_means over time, without local memory"),
-    *("pixelwise of a map", "bm4d of a volume", "bm4d over time"),
-    "vbm3d, refined",
-    *(name for name in CASES if name.startswith(("isoline", "swnlm"))),
-]
-# Folders of kernels that are not those of a filter; what CPUs alone are given; what every device is
-# given, and other tests compare.
-NO_FILTERS = "levels", "noise", "self_test"
-OF_CPUS = {
-    *("bm3d/shrink_lanes", "bm4d/search_cube_lanes", "bm4d/shrink_cube_lanes"),
-    *("pixelwise/average_rows", "ridge/combine_lanes", "search/search_vectors"),
-    *("swnlm/average_lanes", "vbm3d/search_patches"),
+
+
+# Where groups lose little weights are small, and errors of rounding are larger, relative to them.
+LOOSE = {
+    **{
+        "bm3d of checkerboard": 0.1,
+        "bm4d of 2x4x8, 2 and 16": 0.03,
+        "bm3d of a map, refined": 0.01,
+    },
+    **{name: 0.01 for name in CASES if name.startswith("bm3d YX hole")},
 }
-OF_ALL = {"bm3d/halve_image", "bm3d/join_scales", "isoline/show_found"}
-
-
-def posing(device, local_memory: int = ROOMY["local_memory"], max_group: int = ROOMY["max_group"]):
-    """Return a CPU that poses as a GPU, or a GPU that poses as one of another vendor."""
-    if device.float_lanes == 1:
-        return replace(device, vendor="another")
-    limits = {
-        "local_memory": min(device.local_memory, local_memory),
-        "max_group": min(device.max_group, max_group),
-    }
-    return replace(device, float_lanes=1, **limits)
+LEAST = 1e-3  # what no noise counts as
 
 
 def given(name: str):
     """Return the settings, image, axes and noise of a case, and the limits of the device."""
-    settings, shape, axes, sigma, *limits = CASES[name]
-    if settings.over_time:  # references do not compare the brightness of frames
+    settings, shape, axes, noise, gpu, make = CASES[name]
+    if settings.over_time and (settings.name != "vbm3d" or "C" in axes or len(shape) > 3):
+        # References do not compare the brightness of volumes and of channels.
         settings = altered(settings, compares_brightness=False)
-    image = np.rint(noisy(*shape, sigma=SIGMA)).astype(np.float32)
-    if settings.name == "vbm3d" and "C" in axes:
-        image[1] = image[0] / 2
-    if settings.name == "bm4d" and "T" in axes:  # whose volumes move along all three
-        nt, nz, ny, nx = shape
-        wide = scene(nz + nt, ny + nt, nx + nt)
-        moved = [wide[t : t + nz, t : t + ny, t : t + nx] for t in range(nt)]
-        image += moved - scene(*shape)
-        image = np.rint(image)
-    sigma = sigma_map(*shape[-2:]) if sigma == "map" else sigma
-    return settings, image, axes, sigma, (limits or [LIMITS])[0]
+    image = noisy(*shape, sigma=SIGMA) if make is None else make(shape)
+    # Distances of whole numbers are exact, so that every search finds the same patches.
+    image = np.asarray(image if make is speckled else np.rint(image), np.float32)
+    if isinstance(noise, str):
+        noise = sigma_map(*shape[-2:], hole=noise == "hole")
+        noise = noise[None] if settings.name == "bm4d" else noise
+    return settings, image, axes, noise, gpu
 
 
-def noise_option(sigma) -> dict:
+def correlated_models(noise) -> tuple:
+    """Return the noise of a case as models, none if it is told by sigma."""
+    models = noise if isinstance(noise, tuple) else (noise,)
+    return models if isinstance(models[0], Correlated) else ()
+
+
+def noise_option(noise) -> dict:
     """Return the noise of a case as the option of a run."""
-    return {"noise" if isinstance(sigma, Correlated) else "sigma": sigma}
+    models = correlated_models(noise)
+    return {"noise": models} if models else {"sigma": noise}
 
 
-def denoised(image, settings, sigma, axes, device) -> np.ndarray:
+def denoised(image, settings, noise, axes, device) -> np.ndarray:
     """Return what a device makes of a case."""
-    return gd.denoise(image, settings, **noise_option(sigma), axes=axes, device=device).image
+    if settings.name == "vbm3d" and axes == "TYX" and np.ndim(noise) == 1:
+        noise = noise if correlated_models(noise) else np.array(noise)
+    return gd.denoise(image, settings, **noise_option(noise), axes=axes, device=device).image
 
 
-def level(sigma, dimensions: int):
+def level(noise, axes: str):
     """Return the unit of errors: the noise, as it broadcasts to the image."""
-    if sigma is None or isinstance(sigma, Correlated):
-        return getattr(sigma, "sigma", 1.0)
-    if np.ndim(sigma) == 1:
-        return np.reshape(np.maximum(sigma, 1e-3), (-1,) + (1,) * (dimensions - 1))
-    return sigma
+    models = correlated_models(noise)
+    if models:
+        noise = models[0].sigma if "C" not in axes else tuple(one.sigma for one in models)
+    noise = np.maximum(1.0 if noise is None else noise, LEAST)
+    return np.reshape(noise, (-1,) + (1,) * (len(axes) - 1)) if noise.ndim == 1 else noise
 
 
-@pytest.mark.parametrize("name", OPTIMISED)
-def test_optimised_kernels_of_a_gpu_are_the_reference(optimised, device, name):
-    check(name, device)
+@cache
+def expected(name: str) -> np.ndarray:
+    """Return what the reference makes of a case that is not refined."""
+    settings, image, axes, noise, _ = given(name)
+    return REFERENCES[settings.name][0](image, settings, noise, axes)
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in OPTIMISED])
-def test_variants_of_kernels_are_the_reference(device, name):
-    check(name, device)
-
-
-def check(name, device) -> None:
-    """Compare what a device, posing as a GPU, makes of a case with the reference."""
-    settings, image, axes, sigma, limits = given(name)
-    posed = posing(device, **limits)
-    by, limit = REFERENCES[settings.name]
+def check(name: str, device) -> None:
+    """Compare what a device makes of a case with the reference."""
+    settings, image, axes, noise, _ = given(name)
     if getattr(settings, "refine", "off") == "off":
-        expected = by(image, settings, sigma, axes)
+        made = expected(name)
     else:
-        estimate = denoised(image, replace(settings, refine="off"), sigma, axes, posed)
-        expected = by_ridge(image, estimate, settings, sigma)
-    out, unit = denoised(image, settings, sigma, axes, posed), level(sigma, image.ndim)
-    error = np.abs(out - expected) / unit
+        estimate = denoised(image, replace(settings, refine="off"), noise, axes, device)
+        made = by_ridge(image, estimate, settings, noise)
+    out, limit = denoised(image, settings, noise, axes, device), REFERENCES[settings.name][1]
+    unit, limit = level(noise, axes), LOOSE.get(name, limit)
+    still = np.broadcast_to(unit <= LEAST, image.shape)
+    np.testing.assert_array_equal(out[still], image[still])
+    error = np.where(still, 0, np.abs(out - made) / unit)
     # Where a coefficient or a test is at its limit, or two patches are as similar, it is rounding
     # that decides.
     assert np.mean(error > limit) < 0.005
     assert error.max() < 0.2
 
 
+@pytest.fixture(autouse=True)
+def finely(request, monkeypatch):
+    """Let sums of VBM3D be of whole numbers as fine as a small video allows.
+
+    Those of the filter are safe from overflow whatever a video shows. Near the corners, and where a
+    coefficient is as good as equal to the threshold, what they round off is seen.
+    """
+    if "vbm3d over time" not in request.node.name:
+        monkeypatch.setattr(VideoSearch, "covering", lambda self, width: 64)
+
+
+@pytest.mark.parametrize("name", OPTIMISED)
+def test_optimised_kernels_of_a_gpu_are_the_reference(optimised, device, name):
+    check(name, as_gpu(device, **CASES[name].gpu))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_kernels_are_the_reference(device, name):
+    if CASES[name].settings.name != "isoline":  # whose kernels are the same everywhere
+        check(name, device)
+    if name not in OPTIMISED:
+        check(name, as_gpu(device, **CASES[name].gpu))
+
+
 def test_every_kernel_of_a_gpu_is_compared(device):
     used = set()
     for name in OPTIMISED:
-        settings, image, axes, sigma, limits = given(name)
-        options = {"axes": axes, "device": posing(device, **limits)}
-        job = start(Run(settings, **noise_option(sigma), **options), image)
+        settings, image, axes, noise, gpu = given(name)
+        options = {"axes": axes, "device": as_gpu(device, **gpu)}
+        job = start(Run(settings, **noise_option(noise), **options), image)
         used |= {name for name, _ in programs_of(job, image.dtype, job.dtypes[1])}
     files = kernel_folder().glob("*/*.cl")
     names = {f"{f.parent.name}/{f.stem}" for f in files if f.parent.name not in NO_FILTERS}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -35,33 +33,6 @@ def run(image, sigma=SIGMA, **changes) -> np.ndarray:
     return gd.denoise(image, Isoline(**changes), sigma, **options).image
 
 
-# The weighted filter
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"method": "pi-pd"},
-        {"method": "pi-pd", "staircase": 0, "thickness": 1},
-        {"staircase": 0},
-        {"staircase": 5, "max_length": 5},
-        {"staircase": 15},
-        {"thickness": 1},
-        {"thickness": 3, "staircase": 0, "method": "pi-pd"},
-        {"segment_length": 2, "max_length": 2},
-        {"segment_length": 2, "max_length": 37},
-        {"segment_length": 3, "max_length": 9, "staircase": 3},
-        {"segment_length": 10, "max_length": 100, "staircase": 21},
-        {"staircase": 5},
-    ],
-    ids=str,
-)
-def test_every_setting_does_what_it_does_in_the_reference(device, changes):
-    image, settings = noisy(40, 45, sigma=SIGMA), Isoline(**changes)
-    agree(run(image, device=device, **changes), slow(image, settings, SIGMA))
-
-
 @pytest.mark.parametrize("sigma", [0.5, 5.0, 80.0])
 def test_noise_that_is_not_what_was_told(device, sigma):
     """What fits too badly is given back: pilots are mixed with the noisy pixels."""
@@ -77,16 +48,6 @@ def test_next_to_no_noise_leaves_the_pixels(device, sigma):
     for changes in ({}, {"staircase": 0}, {"method": "pi-pd"}):
         out = run(image, sigma, device=device, **changes)
         np.testing.assert_allclose(out, image, rtol=1e-6)
-
-
-@pytest.mark.parametrize("choice", ["soft", "hard"])
-@pytest.mark.parametrize("staircase", [0, 5, 9])
-def test_a_map_of_sigma_is_that_of_the_reference(device, choice, staircase):
-    image = noisy(40, 45, sigma=SIGMA)
-    y, x = np.indices(image.shape)
-    sigma = 12.3717 + 0.2113 * x + 9.1339 * (y > 22)
-    changes = {"choice": choice, "staircase": staircase}
-    agree(run(image, sigma, device=device, **changes), slow(image, Isoline(**changes), sigma))
 
 
 def test_pixels_without_noise_stay_and_others_see_them(device):
@@ -116,56 +77,21 @@ def test_what_it_saw_is_what_the_reference_saw(device, changes):
 # The literal methods
 
 
-LITERAL = [
-    {},
-    {"segment_length": 2, "max_length": 21},
-    {"segment_length": 3, "max_length": 11},
-    {"segment_length": 7, "max_length": 35},
-    {"segment_length": 10, "max_length": 20, "staircase": 5},
-    {"staircase": 15, "max_length": 5},
-]
-CASES = [{"method": name, **each} for each in LITERAL for name in ("hybrid", "pi-pd", "pi-ld")]
-for thickness, staircase in ((2, 9), (3, 0)):
-    thick = {"thickness": thickness, "staircase": staircase}
-    CASES += [{"method": name, **thick} for name in ("hybrid", "pi-pd")]
-
-
-@pytest.mark.parametrize("changes", CASES, ids=str)
-def test_methods_to_the_letter(device, changes):
-    image, settings = noisy(33, 38, sigma=SIGMA), Isoline(**{**PAPER, **changes})
-    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
-
-
-@pytest.mark.parametrize("method", ["hybrid", "pi-pd", "pi-ld"])
-def test_whole_numbers_to_the_letter(device, method):
-    """Variances of small integers are exact: of ties the lowest direction wins.
-
-    Where segments do not vary at all, any difference between them ends an isoline.
-    """
-    flat = np.kron(np.random.default_rng(0).permutation(30).reshape(5, 6) * 8.0, np.ones((6, 7)))
-    images = {5.0: flat} | ({} if method == "pi-ld" else {2.0: np.rint(noisy(40, 45, sigma=2.0))})
-    for sigma, image in images.items():
-        settings = Isoline(**PAPER, method=method)
-        out = gd.denoise(image, settings, sigma, device=device).image
-        agree(out, slow(image, settings, sigma), sigma)
-
-
 def test_edges_to_the_letter(device):
     image = noisy(40, 45, sigma=SIGMA)
     image[:, 25:] += 90
-    settings = Isoline(**PAPER)
-    agree(gd.denoise(image, settings, SIGMA, device=device).image, slow(image, settings, SIGMA))
-    classes = gd.denoise(image, dataclasses.replace(settings, show="classes"), SIGMA, device=device)
-    edges, *_ = literal.edge_tests(image, 5, 2.0)
-    assert np.mean(classes.image != literal.classes(edges)) <= 0.003
-    assert len(np.unique(classes.image)) == 3
+    agree(run(image, device=device, **PAPER), slow(image, Isoline(**PAPER), SIGMA))
+    classes = run(image, device=device, **PAPER, show="classes")
+    edges, *_ = literal.edge_tests(image, literal.Lines())
+    assert np.mean(classes != literal.classes(edges)) <= 0.003
+    assert len(np.unique(classes)) == 3
 
 
 def test_directions_to_the_letter(device):
     image = noisy(40, 45, sigma=SIGMA)
     for method, found in (
-        ("pi-pd", literal.precomputed_isolines(image, 5, 25, 1.0).directions),
-        ("pi-ld", literal.searched_isolines(image, 5, 25, 1.0, 2).directions),
+        ("pi-pd", literal.precomputed_isolines(image, literal.Lines()).directions),
+        ("pi-ld", literal.searched_isolines(image, literal.Lines()).directions),
     ):
         out = run(image, device=device, **PAPER, method=method, show="directions")
         assert np.mean(out != found) <= 0.003
@@ -183,16 +109,14 @@ def test_the_profile_of_the_paper_is_the_paper(device):
 # Shapes, planes
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (3, 2), (7, 31), (12, 9)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (3, 2)])
 @pytest.mark.parametrize(
     "changes", [{}, {**PAPER}, {**PAPER, "method": "pi-ld"}, {"staircase": 0}], ids=str
 )
 def test_images_smaller_than_an_isoline(device, shape, changes):
     image = noisy(*shape, sigma=SIGMA)
-    settings = Isoline(**changes)
-    out = gd.denoise(image, settings, SIGMA, device=device).image
-    expected = slow(image, settings, SIGMA)
-    if min(shape) > 4 or settings.soft:
+    out, expected = run(image, device=device, **changes), slow(image, Isoline(**changes), SIGMA)
+    if Isoline(**changes).soft:
         agree(out, expected)
     else:
         # Mirrored over and over, directions repeat: equal ones may be told apart by a rounding.

@@ -27,76 +27,13 @@ def agree(out, expected) -> None:
     assert error.max() < 90
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"staircase": 0},
-        {"staircase": 0, "thickness": 1, "method": "pi-pd"},
-        {"staircase": 0, "thickness": 3, "max_length": 5},
-        {"staircase": 5, "max_length": 5},
-        {"choice": "hard", "thickness": 1, "staircase": 0},
-        {"choice": "hard", "thickness": 3, "staircase": 0, "method": "pi-pd"},
-        {"choice": "hard", "staircase": 7},
-        {"choice": "hard", "thickness": 2, "segment_length": 3, "max_length": 12, "staircase": 0},
-    ],
-    ids=str,
-)
-def test_joint_channels_are_those_of_the_reference(device, changes):
-    image, settings = colours(), dataclasses.replace(JOINT, **changes)
+@pytest.mark.parametrize("choice", ["soft", "hard"])
+def test_channels_may_come_last(device, choice):
+    image, settings = colours(), dataclasses.replace(JOINT, choice=choice)
     out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
-    agree(out, slow(image, settings, SIGMAS))
     last = np.moveaxis(image, 0, -1)
     turned = gd.denoise(last, settings, SIGMAS, axes="YXS", device=device).image
     np.testing.assert_array_equal(np.moveaxis(turned, -1, 0), out)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"staircase": 0},
-        {"staircase": 5, "max_length": 5, "thickness": 1, "method": "pi-pd"},
-        {"choice": "hard", "staircase": 0},
-        {"choice": "hard", "staircase": 7, "thickness": 1},
-        {"method": "pi-ld", "staircase": 3, "max_length": 4, "segment_length": 2},
-    ],
-    ids=str,
-)
-def test_opponent_colours_are_those_of_the_reference(device, changes):
-    image = colours() if "method" not in changes else colours(12, 9)
-    settings = Isoline(channels="opponent", **changes)
-    out = gd.denoise(image, settings, SIGMAS, axes="CYX", device=device).image
-    agree(out, slow(image, settings, SIGMAS))
-
-
-def test_opponent_colours_under_one_map(device):
-    image = colours()
-    y, x = np.indices(image.shape[1:])
-    sigma = 11.3717 + 0.3113 * x + 9.1339 * (y > 22)
-    for changes in ({}, {"staircase": 0}, {"choice": "hard"}):
-        settings = Isoline(channels="opponent", **changes)
-        out = gd.denoise(image, settings, sigma, axes="CYX", device=device).image
-        agree(out, slow(image, settings, sigma))
-
-
-@pytest.mark.parametrize("staircase", [0, 5])
-def test_joint_channels_of_isolines_that_are_searched(device, staircase):
-    lines = {"method": "pi-ld", "max_length": 6, "segment_length": 3}
-    settings = dataclasses.replace(JOINT, staircase=staircase, **lines)
-    image = colours(13, 11)
-    small = image if not staircase else image[:, :5, :6]
-    out = gd.denoise(small, settings, SIGMAS, axes="CYX", device=device).image
-    agree(out, slow(small, settings, SIGMAS))
-
-
-@pytest.mark.parametrize("changes", [{}, {"staircase": 0}, {"choice": "hard"}], ids=str)
-def test_joint_channels_under_one_map(optimised, device, changes):
-    image, settings = colours(), dataclasses.replace(JOINT, **changes)
-    y, x = np.indices(image.shape[1:])
-    sigma = 11.3717 + 0.3113 * x + 9.1339 * (y > 22)
-    out = gd.denoise(image, settings, sigma, axes="CYX", device=device).image
-    agree(out, slow(image, settings, sigma))
 
 
 def test_channels_without_noise_are_left_out_and_stay(device):
@@ -106,7 +43,7 @@ def test_channels_without_noise_are_left_out_and_stay(device):
     agree(out[1:], slow(image[1:], JOINT, sigmas[1:]))
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 9), (7, 1), (2, 3), (5, 40)])
+@pytest.mark.parametrize("shape", [(1, 1), (7, 1), (2, 3)])
 def test_tiny_joint_channels(device, shape):
     image = colours(*shape)
     for changes in ({}, {"choice": "hard"}, {"method": "pi-ld"}, {"staircase": 0}):

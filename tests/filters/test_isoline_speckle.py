@@ -28,38 +28,6 @@ def denoised(image, given=None, **options) -> np.ndarray:
     return gd.denoise(image, Isoline(**SPECKLE, **options), given, **named).image
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"staircase": 0, "max_length": 5, "thickness": 1},
-        {"method": "pi-pd", "thickness": 3},
-        {"staircase": 5, "segment_length": 3},
-        {"choice": "hard", "thickness": 1, "staircase": 0},
-        {"choice": "hard", "thickness": 3, "staircase": 0, "method": "pi-pd"},
-        {"choice": "hard", "staircase": 9},
-        {"method": "pi-ld", "staircase": 0, "max_length": 15},
-    ],
-    ids=str,
-)
-def test_speckle_is_filtered_as_in_the_reference(device, changes):
-    looks = (1.0, 4.0, 30.0)[len(changes) % 3]
-    image = speckled(40, 45, looks=looks)
-    settings = Isoline(criterion="multiplicative", looks=looks, **changes)
-    out = gd.denoise(image, settings, device=device).image
-    error = np.abs(out - slow(image, settings))
-    assert np.mean(error > 4e-3) <= 0.002, (np.mean(error > 4e-3), error.max())
-
-
-@pytest.mark.parametrize(("staircase", "choice"), [(0, "soft"), (9, "soft"), (9, "hard")])
-def test_channels_of_speckle_share_isolines(device, staircase, choice):
-    image = np.stack([speckled(34, 39, seed=k) * (3.0, 1.0, 0.2)[k] for k in range(3)])
-    settings = Isoline(**SPECKLE, channels="joint", staircase=staircase, choice=choice)
-    out = gd.denoise(image, settings, axes="CYX", device=device).image
-    error = np.abs(out - slow(image, settings))
-    assert np.mean(error > 5e-3) <= 0.002, (np.mean(error > 5e-3), error.max())
-
-
 CHANGES = [
     {},
     {"channels": "joint", "staircase": 0},

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from filters.sessions import as_gpu
+from napari_gpu_denoise.filters.bm4d.cubes import choose_search, local_bytes
+from napari_gpu_denoise.filters.vbm3d import choose_video_group_variant
+from napari_gpu_denoise.filters.volumes import CUBES
 from napari_gpu_denoise.opencl import program
 from napari_gpu_denoise.opencl.memory import Arena, release_memory
 from napari_gpu_denoise.run.job import start
@@ -88,3 +92,32 @@ def test_groups_of_another_shape_give_the_same(device, monkeypatch, settings, ax
     monkeypatch.setattr(program, "_TILE", (10, 6))
     out = gd.denoise(image, settings, SIGMA, axes=axes, device=device).image
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("local_memory", [8192, 32768, 49152])
+@pytest.mark.parametrize("neighbours", [1, 2, 4, 8, 16, 32])
+def test_wide_teams_fit_the_device_and_the_kernel(device, neighbours, local_memory):
+    gpu = as_gpu(device, local_memory)
+    settings = gd.VBM3D(neighbours_basic=neighbours, neighbours_final=neighbours)
+    for given in settings.passes.values():
+        constants = choose_video_group_variant(given, gpu).constants
+        if constants["WIDE"]:
+            assert constants["DEPTH"] in (2, 4)
+            assert neighbours % 4 == 0
+            assert neighbours > constants["DEPTH"]
+            assert constants["TEAMS"] * 64 * (neighbours + 4) * 4 <= local_memory
+        elif neighbours == 8 and not given.wiener:
+            assert constants["DEPTH"] == 8  # there is nothing to exchange
+        else:
+            assert neighbours not in (8, 16) or local_memory < 32768
+
+
+@pytest.mark.parametrize("cube", CUBES)
+@pytest.mark.parametrize("profile", gd.BM4D.presets)
+def test_searches_of_cubes_fit_the_device(device, cube, profile):
+    gpu = as_gpu(device)
+    for one in gd.BM4D.of(profile=profile, cube=cube).passes.values():
+        variant = choose_search(one, gpu)
+        assert variant.kernel == "search_cubes"
+        assert local_bytes(one, variant) <= 49152
+        assert choose_search(one, as_gpu(device, 1)).constants["LANES"] == 1

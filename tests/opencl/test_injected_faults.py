@@ -18,7 +18,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from filters.one_pass import Plain
+from filters.sessions import Plain
 from frames_over_time import posing_as_gpu
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl import program

@@ -1,4 +1,4 @@
-"""Where the reference patches of BM3D lie, and the patches that are similar to each."""
+"""Where reference patches and cubes lie, and what is similar to each."""
 
 from __future__ import annotations
 
@@ -8,42 +8,44 @@ from numpy.lib.stride_tricks import sliding_window_view
 from reference.transforms import PATCH
 
 
-def reference_positions(length: int, step: int) -> list[int]:
+def reference_positions(length: int, step: int, side: int = PATCH) -> list[int]:
     """Return where reference patches begin: every `step` pixels, and the last one that fits."""
-    last = length - PATCH
+    last = length - side
     return sorted({*range(0, last + 1, step), last})
 
 
 def find_matches(
     image: np.ndarray,
-    y: int,
-    x: int,
-    window: int,
+    place: tuple[int, ...],
+    sides: tuple[int, ...],
+    windows: tuple[int, ...],
     neighbours: int,
-    limit: float,
+    limit: float = np.inf,
     *,
-    exact: bool = True,
-) -> list[tuple[int, int, float]]:
-    """Return (y, x, d2) of the patches most similar to the one at (y, x), most similar first.
+    exact: bool = False,
+) -> list[tuple]:
+    """Return where the patches or cubes most similar to the one at `place` begin, and d2.
 
     d2 is the mean squared difference, at most `limit`. Convention: among equal ones the smaller
-    offset comes first, then the smaller dy, then the smaller dx; so the reference is the first.
-    `exact=False` knows distances only as well as the kernels do: they are equal if they differ in
-    no bit of a float32 but those that hold the place in the table of offsets there, and the middle
-    of such equal ones is compared with the limit.
+    offset comes first, then the smaller dz, dy and dx; so the reference is the first. If not
+    `exact`, distances are known only as well as the kernels do: they are equal if they differ in no
+    bit of a float32 but those that hold the place in the table of offsets there, and the middle of
+    such equal ones is compared with the limit.
     """
-    rows, columns = (
-        np.arange(max(at - window // 2, 0), min(at + window // 2, length - PATCH) + 1)
-        for at, length in zip((y, x), image.shape, strict=True)
-    )
-    patches = sliding_window_view(image, (PATCH, PATCH))[rows[0] :, columns[0] :]
-    difference = patches[: len(rows), : len(columns)] - image[y : y + PATCH, x : x + PATCH]
-    d2 = np.square(difference).mean(axis=(2, 3)).ravel()
-    dy, dx = (offset.ravel() for offset in np.meshgrid(rows - y, columns - x, indexing="ij"))
-    known = d2 if exact else as_kernels_know(d2, window**2)
-    order = np.lexsort((dx, dy, dy**2 + dx**2, known))
+    spans = [
+        np.arange(max(at - width // 2, 0), min(at + width // 2, length - side) + 1)
+        for at, width, length, side in zip(place, windows, image.shape, sides, strict=True)
+    ]
+    reached = [slice(k[0], k[-1] + side) for k, side in zip(spans, sides, strict=True)]
+    own = image[tuple(slice(at, at + side) for at, side in zip(place, sides, strict=True))]
+    patches = sliding_window_view(image[tuple(reached)], sides)
+    inside = tuple(range(-len(sides), 0))
+    d2 = np.square(patches - own).mean(axis=inside).ravel()
+    offsets = np.stack(np.meshgrid(*spans, indexing="ij"), -1).reshape(-1, len(place)) - place
+    known = d2 if exact else as_kernels_know(d2, int(np.prod(windows)))
+    order = np.lexsort((*offsets.T[::-1], (offsets**2).sum(axis=1), known))
     similar = order[(known[order] <= limit) | (order == order[0])][:neighbours]
-    return [(int(y + dy[k]), int(x + dx[k]), float(d2[k])) for k in similar]
+    return [(*(offsets[k] + place).tolist(), float(d2[k])) for k in similar]
 
 
 def as_kernels_know(distances: np.ndarray, offsets: int) -> np.ndarray:

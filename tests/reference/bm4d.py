@@ -8,26 +8,15 @@ and added. Of one volume there is A alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-from reference.block_matching import as_kernels_know
-from reference.bm3d import LEAST_VARIANCE, SMALLEST_SIGMA
-from reference.bm4d_correlated import correlated_variances, mean_variance
+from reference.block_matching import find_matches, reference_positions
+from reference.groups import SMALLEST_SIGMA, shrink
+from reference.shared_noise import WHITE, Spectrum, mean_variance, variances
 from reference.transforms import line_matrix, stack_matrix
 
 LEAST_COMPARED = 0.25  # of the voxels of a block
-
-
-@dataclass(frozen=True)
-class Cube:
-    """A cube of a group: its first voxel, and its mean squared difference to the reference."""
-
-    place: tuple[int, int, int]
-    d2: float
 
 
 def bm4d(volumes, sigma, settings, *, exact: bool = True) -> np.ndarray:
@@ -57,9 +46,13 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
     matrices = [line_matrix(one.transform, side) for side in one.cube]
     inverses = [np.linalg.inv(matrix) for matrix in matrices]
     motions = follow(compared, sigma, t, one)
-    for place in reference_cubes(shape, one):
+    noise_of = Spectrum(one.spectra[0].plane, one.spectra[0].along_z) if one.spectra else WHITE
+    how = noise_of, one.transform, tuple(one.cube)
+    grid = map(reference_positions, shape, one.steps, one.cube)
+    for place in itertools.product(*grid):
         own = middle(sigma[t], place, one.cube)
-        group = find_cubes(compared[t], place, one, one.similar * own**2, exact)
+        near = compared[t], place, one.cube, one.windows, one.neighbours, one.similar * own**2
+        group = [match[:3] for match in find_matches(*near, exact=exact)]
         group = group[: 2 ** (len(group).bit_length() - 1)]
         level = noisy[t][place]
         block = tuple(at // (2 * side) for at, side in zip(place, one.cube, strict=True))
@@ -68,8 +61,9 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
         moved[t] = (0, 0, 0)
         shares = shares_of(compared, sigma, place, moved, t, one)
         along = stack_matrix(one.stack, len(group))
-        variance = variances(group, one, matrices, along)
-        rms = np.sqrt(np.mean([middle(sigma[t], cube.place, one.cube) ** 2 for cube in group]))
+        overlap = bool(one.shared_noise)
+        variance = variances(group, *how, one.stack, overlap)
+        rms = np.sqrt(np.mean([middle(sigma[t], cube, one.cube) ** 2 for cube in group]))
 
         removed, left = 0.0, 0.0
         for difference in (False, True)[: len(shares)]:
@@ -82,13 +76,14 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
                 return spectrum_over_time(images, *how)
 
             guide = spectrum(basic) if one.wiener else None
-            taken, kept = shrink(spectrum(noisy), guide, one.threshold, variance, not difference)
+            limits = one.threshold, variance, None, not difference
+            taken, kept = shrink(spectrum(noisy), guide, *limits)
             removed = removed + noise * taken
             left += noise**2 * kept
-        weight = 1 / max(left / rms**2 / mean_variance(one), 1.0)
+        weight = 1 / max(left / rms**2 / mean_variance(*how), 1.0)
         cubes = np.einsum("kj,kabc,za,yb,xc->jzyx", along, removed, *inverses, optimize=True)
         for cube, taken in zip(group, cubes, strict=True):
-            at = region(cube.place, one.cube)
+            at = region(cube, one.cube)
             total[at] += weight * kaiser * taken
             weights[at] += weight * kaiser
     return noisy[t] - total / weights
@@ -100,21 +95,10 @@ def spectrum_over_time(images, group, moved, parts, noise, level, along, matrice
     cubes = np.zeros((len(group), *sides))
     for other, part in parts.items():
         for k, cube in enumerate(group):
-            at = displaced(cube.place, moved[other], shape, sides)
+            at = displaced(cube, moved[other], shape, sides)
             cubes[k] += part * (images[other][region(at, sides)] - level)
     cubes /= max(noise, SMALLEST_SIGMA)
     return np.einsum("kj,jzyx,az,by,cx->kabc", along, cubes, *matrices, optimize=True)
-
-
-def shrink(spectrum, guide, threshold: float, variance, keep_mean: bool):
-    """Return what is removed, and the variance of the noise that is left."""
-    if guide is None:
-        gain = (np.abs(spectrum) >= threshold * np.sqrt(variance)).astype(float)
-    else:
-        gain = guide**2 / (guide**2 + threshold**2 * variance)
-    if keep_mean:
-        gain[0, 0, 0, 0] = 1.0
-    return (1 - gain) * spectrum, float(np.sum(gain**2 * variance))
 
 
 def follow(volumes, sigma, t: int, one) -> dict[int, tuple[np.ndarray, np.ndarray]]:
@@ -188,64 +172,9 @@ def combined_variance(sigma, group, moved, parts, one) -> float:
     squares = 0.0
     for cube in group:
         for other, part in parts.items():
-            at = displaced(cube.place, moved[other], sigma.shape[1:], one.cube)
+            at = displaced(cube, moved[other], sigma.shape[1:], one.cube)
             squares += (part * middle(sigma[other], at, one.cube)) ** 2
     return squares / len(group)
-
-
-def reference_cubes(shape, one) -> Iterator[tuple[int, int, int]]:
-    """Yield where reference cubes begin: on a grid, and at the last place of each axis."""
-    axes = []
-    for length, side, step in zip(shape, one.cube, one.steps, strict=True):
-        last = length - side
-        axes.append(sorted({*range(0, last + 1, step), last}))
-    return itertools.product(*axes)
-
-
-def find_cubes(image, place, one, limit: float, exact: bool) -> list[Cube]:
-    """Return the cubes most similar to the one at `place`, which comes first.
-
-    Among equal ones the nearer one comes first, then by dz, dy, dx.
-    """
-    starts, ends = [], []
-    for at, length, side, width in zip(place, image.shape, one.cube, one.windows, strict=True):
-        starts.append(max(at - width // 2, 0))
-        ends.append(min(at + width // 2, length - side) + side)
-    part = image[tuple(slice(*pair) for pair in zip(starts, ends, strict=True))]
-    cubes = sliding_window_view(part, one.cube)
-    difference = cubes - image[region(place, one.cube)]
-    d2 = np.square(difference).mean(axis=(3, 4, 5))
-    offsets = np.indices(d2.shape).reshape(3, -1).T + np.array(starts) - np.array(place)
-    d2 = d2.ravel()
-    known = d2 if exact else as_kernels_know(d2, int(np.prod(one.windows)))
-    dz, dy, dx = offsets.T
-    order = np.lexsort((dx, dy, dz, (offsets**2).sum(axis=1), known))
-    similar = order[(known[order] <= limit) | (order == order[0])][: one.neighbours]
-    return [Cube(tuple(int(n) for n in place + offsets[k]), float(d2[k])) for k in similar]
-
-
-def variances(group: list[Cube], one, matrices, along) -> np.ndarray | float:
-    """Return the variance of the noise, in sigma squared, in the spectrum of a group."""
-    if one.spectra:
-        return correlated_variances([cube.place for cube in group], one, along)
-    return noise_variances(group, one, matrices, along) if one.shared_noise else 1.0
-
-
-def noise_variances(group: list[Cube], one, matrices, along) -> np.ndarray:
-    """Return the variance of white noise, in sigma squared, in the spectrum of a group."""
-    places = np.array([cube.place for cube in group])
-    common = np.ones((len(group), len(group), 1, 1, 1))
-    for axis, matrix in enumerate(matrices):
-        side = len(matrix)
-        apart = np.abs(places[:, None, axis] - places[None, :, axis])
-        table = np.zeros((max(apart.max(), side) + 1, side))
-        for d in range(side):
-            table[d] = np.sum(matrix[:, d:] * matrix[:, : side - d], axis=1)
-        factor = [1, 1, 1]
-        factor[axis] = side
-        common = common * table[apart].reshape(*apart.shape, *factor)
-    variance = np.einsum("kp,pqabc,kq->kabc", along, common, along, optimize=True)
-    return np.maximum(variance, LEAST_VARIANCE)
 
 
 def middle(sigma, place, sides) -> float:

@@ -17,7 +17,7 @@ With `channel` the image is a guide: isolines are found in it, and the channel i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +32,33 @@ ROUNDING = 1e-13
 # Of speckle, no level counts as less than such a part of the mean of its segment, nor than this.
 # Signs do not count.
 FAINTEST, DARKEST = 1 / 1024, 1e-30
+
+
+@dataclass(frozen=True)
+class Lines:
+    """What isolines are.
+
+    Attributes
+    ----------
+    length, pixels : int
+        Pixels of a segment, and of the longest isoline.
+    t_max, t2_max : float
+        The largest log-ratio at which an isoline goes on, and at which no edge is seen.
+    thickness : int
+        1 to 3 lines that are averaged side by side.
+    deviation : int
+        Directions by which a searched isoline may turn.
+    looks : float, optional
+        Those of speckle.
+    """
+
+    length: int = 5
+    pixels: int = 25
+    t_max: float = 1.0
+    t2_max: float = 2.0
+    thickness: int = 1
+    deviation: int = 2
+    looks: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,58 +81,35 @@ class Isolines:
 
 
 def pi_pd(
-    image: np.ndarray,
-    length: int = 5,
-    pixels: int = 25,
-    t_max: float = 1.0,
-    thickness: int = 1,
-    looks: float | None = None,
-    channel: np.ndarray | None = None,
+    image: np.ndarray, lines: Lines = Lines(), channel: np.ndarray | None = None
 ) -> np.ndarray:
-    """Denoise an image by isolines with precomputed directions (section 4.2, algorithm 3).
-
-    `length` and `pixels` are those of a segment and of the longest isoline, `t_max` is the largest
-    log-ratio at which an isoline goes on, `thickness` is 1 to 3 lines, `looks` that of speckle.
-    """
-    return precomputed_isolines(image, length, pixels, t_max, thickness, looks, channel).mean
+    """Denoise an image by isolines with precomputed directions (section 4.2, algorithm 3)."""
+    return precomputed_isolines(image, lines, channel).mean
 
 
 def pi_pd_hybrid(
-    image: np.ndarray,
-    length: int = 5,
-    pixels: int = 25,
-    t_max: float = 1.0,
-    t2_max: float = 2.0,
-    thickness: int = 1,
-    looks: float | None = None,
-    channel: np.ndarray | None = None,
+    image: np.ndarray, lines: Lines = Lines(), channel: np.ndarray | None = None
 ) -> np.ndarray:
     """Denoise an image by means where nothing is seen, by isolines elsewhere (section 4.3).
 
     Convention: where the slope is low that is the mean of the 8 * length + 1 pixels that algorithm
     4 has looked at; the text takes the square window.
     """
-    edges, sums, other_sums = edge_tests(image, length, t2_max, looks)
+    length = lines.length
+    edges, sums, other_sums = edge_tests(image, lines)
     if channel is not None:
-        _, sums, other_sums = edge_tests(channel, length, t2_max)
+        _, sums, other_sums = edge_tests(channel, replace(lines, looks=None))
     flat = (sums[0] + other_sums[0]) / (8 * length + 1)
     # Where there is one edge, the sum over all edges is that of this one.
     beside = np.sum(edges * sums, axis=0) / (5 * length + 1)
-    isoline = pi_pd(image, length, pixels, t_max, thickness, looks, channel)
-    return np.choose(classes(edges), [flat, beside, isoline])
+    return np.choose(classes(edges), [flat, beside, pi_pd(image, lines, channel)])
 
 
 def pi_ld(
-    image: np.ndarray,
-    length: int = 5,
-    pixels: int = 25,
-    t_max: float = 1.0,
-    deviation: int = 2,
-    looks: float | None = None,
-    channel: np.ndarray | None = None,
+    image: np.ndarray, lines: Lines = Lines(), channel: np.ndarray | None = None
 ) -> np.ndarray:
-    """Denoise an image by isolines that turn by at most `deviation` directions (section 4.1)."""
-    return searched_isolines(image, length, pixels, t_max, deviation, looks, channel).mean
+    """Denoise an image by isolines that turn by a few directions at most (section 4.1)."""
+    return searched_isolines(image, lines, channel).mean
 
 
 def first_segments(
@@ -196,13 +200,7 @@ def log_ratio(
 
 
 def precomputed_isolines(
-    image: np.ndarray,
-    length: int,
-    pixels: int,
-    t_max: float,
-    thickness: int = 1,
-    looks: float | None = None,
-    channel: np.ndarray | None = None,
+    image: np.ndarray, lines: Lines, channel: np.ndarray | None = None
 ) -> Isolines:
     """Follow isolines that turn wherever the best first segment of their last pixel points.
 
@@ -215,56 +213,50 @@ def precomputed_isolines(
     left, then on the right, and the pixel it starts from once. A pixel that is passed twice counts
     twice.
     """
-    reach, channel = pixels + 1, image if channel is None else channel
+    length, looks = lines.length, lines.looks
+    reach, channel = lines.pixels + 1, image if channel is None else channel
     padded, averaged = (np.pad(np.float64(a), reach, mode="reflect") for a in (image, channel))
     ends = segment_patterns(length)[:, -1]
     # Maps are made of the mirrored image, not mirrored, so that directions fit there too.
     directions, sums = first_segments(padded, length, looks=looks)
     levels = sum(
         np.take_along_axis(segment_sums(averaged, length, aside)[0], directions[None], axis=0)[0]
-        for aside in (0, 1, -1)[:thickness]
+        for aside in (0, 1, -1)[: lines.thickness]
     )
     y, x = np.indices(np.shape(image)) + reach
     first = directions[y, x]
     walked, total, number = sums[:, y, x], levels[y, x], np.full(first.shape, length)
     growing = np.ones(first.shape, dtype=bool)
-    for _ in range(pixels // length - 1):
+    for _ in range(lines.pixels // length - 1):
         dy, dx = np.moveaxis(ends[directions[y, x]], -1, 0)
         y, x = y + dy, x + dx
         segment = sums[:, y, x]
-        growing = growing & (log_ratio(number, walked, length, segment, looks) < t_max)
+        growing = growing & (log_ratio(number, walked, length, segment, looks) < lines.t_max)
         walked = np.where(growing, walked + segment, walked)
         total = np.where(growing, total + levels[y, x], total)
         number = np.where(growing, number + length, number)
-    mean = (total + np.asarray(channel)) / (number * thickness + 1)
+    mean = (total + np.asarray(channel)) / (number * lines.thickness + 1)
     return Isolines(mean, number, first)
 
 
 def searched_isolines(
-    image: np.ndarray,
-    length: int,
-    pixels: int,
-    t_max: float,
-    deviation: int,
-    looks: float | None = None,
-    channel: np.ndarray | None = None,
+    image: np.ndarray, lines: Lines, channel: np.ndarray | None = None
 ) -> Isolines:
     """Follow an isoline in every first direction; take the most likely one of the longest.
 
     Convention: the lowest first direction wins a tie; the first pixel counts in the mean alone.
     """
-    reach, channel = pixels, image if channel is None else channel
+    reach, channel = lines.pixels, image if channel is None else channel
     padded, averaged = (np.pad(np.float64(a), reach, mode="reflect") for a in (image, channel))
-    sums = segment_sums(padded, length, looks=looks)
-    levels = segment_sums(averaged, length)[0]
+    sums = segment_sums(padded, lines.length, looks=lines.looks)
+    levels = segment_sums(averaged, lines.length)[0]
     y, x = np.indices(np.shape(image)) + reach
     number = np.zeros(y.shape, dtype=int)
     spread, mean = np.full(y.shape, np.inf), np.zeros(y.shape)
     directions = np.zeros(y.shape, dtype=np.uint8)
     for first in range(DIRECTIONS):
-        start = first, (y, x)
-        found, total, added = _extend(sums, levels, start, length, pixels, t_max, deviation, looks)
-        likely = variance(found, total, looks)
+        found, total, added = _extend(sums, levels, first, (y, x), lines)
+        likely = variance(found, total, lines.looks)
         better = (found > number) | ((found == number) & (likely < spread))
         number, spread = np.where(better, found, number), np.where(better, likely, spread)
         mean = np.where(better, (added + channel) / (found + 1), mean)
@@ -273,36 +265,29 @@ def searched_isolines(
 
 
 def _extend(
-    sums: np.ndarray,
-    levels: np.ndarray,
-    start: tuple[int, tuple[np.ndarray, np.ndarray]],
-    length: int,
-    pixels: int,
-    t_max: float,
-    deviation: int,
-    looks: float | None = None,
+    sums: np.ndarray, levels: np.ndarray, first: int, places: tuple, lines: Lines
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return lengths, sums and summed levels of the isolines that leave pixels in one direction.
 
     Of the segments that may follow, the one that makes the whole isoline most likely does: (5) with
     as many pixels is largest where the variance is least. Convention: of equal ones the rightmost.
     """
+    length, looks, (y, x) = lines.length, lines.looks, places
     ends = segment_patterns(length)[:, -1]
-    first, (y, x) = start
     direction = np.full(y.shape, first)
     total, number = sums[:, first, y, x], np.full(y.shape, length)
     added = levels[first, y, x]
     growing = np.ones(y.shape, dtype=bool)
-    for _ in range(pixels // length - 1):
+    for _ in range(lines.pixels // length - 1):
         dy, dx = np.moveaxis(ends[direction], -1, 0)
         y, x = y + dy, x + dx
         best, best_total, best_direction = np.full(y.shape, np.inf), total, direction
-        for turn in range(-deviation, deviation + 1):
+        for turn in range(-lines.deviation, lines.deviation + 1):
             candidate = (direction + turn) % DIRECTIONS
             segment = sums[:, candidate, y, x]
             spread = variance(number + length, total + segment, looks)
             ratio = log_ratio(number, total, length, segment, looks)
-            better = (ratio < t_max) & (spread < best)
+            better = (ratio < lines.t_max) & (spread < best)
             best = np.where(better, spread, best)
             best_total = np.where(better, total + segment, best_total)
             best_direction = np.where(better, candidate, best_direction)
@@ -314,9 +299,7 @@ def _extend(
     return number, total, added
 
 
-def edge_tests(
-    image: np.ndarray, length: int, t2_max: float, looks: float | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def edge_tests(image: np.ndarray, lines: Lines) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Tell for eight lines through each pixel whether there is an edge beside them (algorithm 4).
 
     Line k points in direction 4 k. Its own half-plane has the pixel, the two segments on the line
@@ -328,14 +311,14 @@ def edge_tests(
     sums, other_sums : ndarray of float64, (8, y, x)
         Of the grey levels of the own half-plane, and of the other one.
     """
-    image = np.asarray(image, dtype=np.float64)
+    image, length, looks = np.asarray(image, np.float64), lines.length, lines.looks
     eighths = segment_sums(image, length, looks=looks)[:, ::4]
     own, other = np.empty((2, 2, 8, *image.shape))
     for line in range(8):
         turned = np.roll(eighths, -line, axis=1)
         own[:, line] = np.stack([image, image**2]) + turned[:, :5].sum(axis=1)
         other[:, line] = turned[:, 5:].sum(axis=1)
-    edges = log_ratio(5 * length + 1, own, 3 * length, other, looks) > t2_max
+    edges = log_ratio(5 * length + 1, own, 3 * length, other, looks) > lines.t2_max
     return edges, own[0], other[0]
 
 

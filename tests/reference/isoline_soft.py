@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import polygamma
 
-from reference.bm3d_channels import OPPONENT, mix, mix_sigmas
+from reference.bm3d import OPPONENT, mix, mix_sigmas
 from reference.isoline_patterns import segment_patterns
 
 LOW_SLOPE, EDGE, ISOLINE = 0, 1, 2

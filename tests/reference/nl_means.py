@@ -12,6 +12,8 @@ from itertools import product
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
+from reference.block_matching import reference_positions
+
 
 def nl_means(
     image: np.ndarray,
@@ -54,8 +56,7 @@ def nl_means(
     for position in product(
         range(nt),
         range(nz),
-        grid(extended.shape[2], patch, step),
-        grid(extended.shape[3], patch, step),
+        *(reference_positions(length, step, patch) for length in extended.shape[2:]),
     ):
         matches = search(extended, position, offsets, patch, neighbours)
         positions.append(position)
@@ -84,15 +85,6 @@ def extend(image: np.ndarray, patch: int) -> np.ndarray:
     """
     missing = [max(0, patch - length) for length in image.shape[2:]]
     return np.pad(image, [(0, 0), (0, 0), (0, missing[0]), (0, missing[1])], mode="symmetric")
-
-
-def grid(length: int, patch: int, step: int) -> list[int]:
-    """Return the positions of reference patches along an axis of `length` pixels.
-
-    One every `step` pixels, and the last one that fits, so that every pixel is covered.
-    """
-    last = length - patch
-    return sorted({*range(0, last + 1, step), last})
 
 
 def offset_table(

@@ -27,7 +27,6 @@ def distance_weights(distance, strength: float, weights: str) -> np.ndarray:
     if weights == "bisquare":
         return np.maximum(1 - distance / strength**2, 0) ** 2
     excess = np.maximum(distance - 2, 0) if weights == "exp" else distance
-    excess = np.maximum(distance - 2, 0) if weights == "exp" else distance
     found = np.exp(-excess / strength**2)
     return np.where(found > 2.0**-126, found, 0)
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
-from reference.block_matching import as_kernels_know
+from reference.block_matching import find_matches, reference_positions
 
 SEARCH_AGAIN, FIRST_REMAINING, LEAST_REMAINING = 3, 0.75, 0.1
 
@@ -27,7 +26,8 @@ def ridge(noisy, estimate, sigma, settings, find=None) -> np.ndarray:
     if noisy.ndim == 2:
         return ridge(noisy[None], estimate[None], sigma[None], settings, find)[0]
     begun, sides, total = noisy, settings.sides, settings.iterations
-    references = reference_patches(noisy.shape, settings)
+    grid = map(reference_positions, noisy.shape, settings.steps, sides)
+    references = list(itertools.product(*grid))
     for m in range(total):
         least = FIRST_REMAINING * (1 - (m + 1) / total)
         if m % SEARCH_AGAIN == 0:
@@ -67,26 +67,7 @@ def combinations(patches: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return np.eye(len(patches)) - noise[:, None] * (inverse - np.outer(ones, ones) / ones.sum())
 
 
-def reference_patches(shape, settings) -> list[tuple[int, ...]]:
-    """Return where reference patches begin: at every step, and the last that fit."""
-    each = zip(shape, settings.sides, settings.steps, strict=True)
-    axes = [sorted({*range(0, n - side + 1, step), n - side}) for n, side, step in each]
-    return list(itertools.product(*axes))
-
-
 def similar_patches(image: np.ndarray, place, settings) -> list[tuple[int, ...]]:
     """Return where the patches most similar to the one at `place` begin, most similar first."""
-    sides, windows = settings.sides, settings.windows
-    spans = [
-        np.arange(max(a - width // 2, 0), min(a + width // 2, n - side) + 1)
-        for a, width, n, side in zip(place, windows, image.shape, sides, strict=True)
-    ]
-    pairs = zip(spans, sides, strict=True)
-    reached = image[tuple(slice(span[0], span[-1] + side) for span, side in pairs)]
-    patches = sliding_window_view(reached.astype(np.float32), sides).reshape(-1, np.prod(sides))
-    own = image[tuple(slice(a, a + n) for a, n in zip(place, sides, strict=True))].ravel()
-    distances = np.sum((patches - own.astype(np.float32)) ** 2, axis=1)
-    known = as_kernels_know(distances, int(np.prod(windows)))
-    apart = np.array([p for p in itertools.product(*spans)]) - place
-    order = np.lexsort((*apart.T[::-1], (apart**2).sum(axis=1), known))
-    return [tuple(place + apart[k]) for k in order[: settings.neighbours]]
+    found = find_matches(image, place, settings.sides, settings.windows, settings.neighbours)
+    return [match[:-1] for match in found]

@@ -30,6 +30,11 @@ def transform_matrix(name: str) -> np.ndarray:
 
 
 @cache
+def inverse_matrix(name: str) -> np.ndarray:
+    return np.linalg.inv(transform_matrix(name))
+
+
+@cache
 def stack_matrix(name: str, m: int) -> np.ndarray:
     """Return the m x m transform "haar" or "hadamard", orthonormal; m is a power of two."""
     if name == "haar":

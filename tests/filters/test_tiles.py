@@ -1,0 +1,91 @@
+"""Images that are cut into tiles, wherever these begin, have the results of the whole."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import napari_gpu_denoise as gd
+from filters.correlated_noise import BLURRED, STREAKS, WHITE, model
+from flows import filtered, run_work, work_of
+from napari_gpu_denoise.noise.models import Correlated
+from napari_gpu_denoise.protocol.tiles import split
+from scenes import noisy, prepared
+
+GROUPS = {"neighbours_basic": 4, "neighbours_final": 8, "step_basic": 6, "step_final": 4}
+GROUPS |= {"window_basic": 5, "window_final": 3}
+CUBES = {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4}
+MODELS = tuple(
+    Correlated(s, table) for s, table in zip((12, 20, 31), (BLURRED, STREAKS, WHITE), strict=True)
+)
+LETTER = {"choice": "hard", "thickness": 1, "staircase": 0}
+
+
+def correlated(settings, axes: str, models):
+    return prepared(settings, axes, noise=models)
+
+
+# Settings, shape, axes, and the pixels that a tile reads at most.
+CASES = {
+    **{
+        f"nl_means {patch} {step}": (
+            gd.NLMeans(patch=patch, step=step, window=7, neighbours=8),
+            (61, 64),
+            "YX",
+            2000,
+        )
+        for patch, step in ((8, 4), (5, 1), (8, 3), (3, 3), (9, 4), (13, 1), (1, 1))
+    },
+    "bm3d": (gd.BM3D(**GROUPS, channels="joint"), (2, 97, 33), "CYX", 2 * 70 * 33),
+    "bm3d, refined": (gd.BM3D(**GROUPS, refine="once"), (16, 230), "YX", 16 * 210),
+    "bm3d of correlated noise": (
+        *(correlated(gd.BM3D(**GROUPS, channels="opponent", scales=2), "CYX", MODELS),),
+        *((3, 260, 41), "CYX", 3 * 200 * 41),
+    ),
+    "bm4d": (gd.BM4D(**CUBES, cube="2x4x8"), (9, 34, 52), "ZYX", 12000),
+    "bm4d, refined": (
+        gd.BM4D.of(profile="fast", **CUBES, cube="2x4x8", refine="once"),
+        (4, 15, 140),
+        "ZYX",
+        7500,
+    ),
+    "bm4d of correlated noise": (
+        correlated(gd.BM4D(**CUBES, cube="4x4x4"), "ZYX", (model(0.7, 1.0, 0.5),)),
+        *((9, 34, 52), "ZYX", 12000),
+    ),
+    **{
+        f"isoline {each}": (gd.Isoline(**each), (83, 91), "YX", 3500)
+        for each in (
+            {},
+            {"max_length": 15, "segment_length": 3, "staircase": 5},
+            {"staircase": 0},
+            LETTER,
+            {"max_length": 5, "choice": "hard", "thickness": 3},
+            {"show": "classes"},
+            {"max_length": 6, "segment_length": 3, "staircase": 3, "method": "pi-ld"},
+            {"show": "directions"},
+            {"show": "directions", "choice": "hard"},
+            {"criterion": "multiplicative", "looks": 0.5, "max_length": 5, "staircase": 3},
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tiles_are_parts_of_the_whole(flowing, name):
+    settings, shape, axes, pixels = CASES[name]
+    image = noisy(*shape)
+    if getattr(settings, "criterion", "") == "multiplicative":
+        # Dark pixels count as more than they are, which those around tell.
+        image *= np.random.default_rng(1).gamma(0.5, 2, shape).astype(np.float32)
+    sigma = 12 + 0.1 * np.arange(shape[-1]).reshape((1,) * (len(shape) - 1) + (-1,))
+    sigma = (12.0, 20.0, 31.0) if "C" in axes and settings.noise else sigma
+    whole = filtered(image, settings, flowing, sigma, axes)
+    out = np.empty_like(image)
+    work = work_of(image, out, settings, flowing, sigma, axes)
+    tiles = list(split(work.source.shape, settings.reach, pixels, channels=work.source.joined))
+    assert len(tiles) > 2
+    if settings.name == "isoline":  # whose blocks are of 2 x 2 pixels
+        assert {each.y.start % 2 for each in tiles} | {each.x.start % 2 for each in tiles} == {0, 1}
+    run_work(work, tiles=tiles)
+    np.testing.assert_array_equal(out, whole)
