@@ -70,6 +70,11 @@ def magnitudes(shape) -> np.ndarray:
     return np.hypot(clean + real, imaginary)
 
 
+def unrounded(shape) -> np.ndarray:
+    """Return an image in which mixtures of channels have no ties."""
+    return noisy(*shape, sigma=SIGMA)
+
+
 def speckled(shape) -> np.ndarray:
     """Return the scene times gamma noise of mean 1, not rounded."""
     return scene(*shape) * np.random.default_rng(0).gamma(4, 1 / 4, shape) + 0.0123
@@ -631,10 +636,11 @@ ISOLINE = {
         (3, 22, 27),
         "CYX",
         COLOURS,
+        make=unrounded,
     ),
     **{
         f"isoline of {channels} channels under a map, {choice}": Case(
-            gd.Isoline(channels=channels, choice=choice), (3, 22, 27), "CYX", "map"
+            gd.Isoline(channels=channels, choice=choice), (3, 22, 27), "CYX", "map", make=unrounded
         )
         for channels in ("joint", "opponent")
         for choice in ("soft", "hard")

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from filters.cases import CASES, sigma_map, speckled
+from filters.cases import CASES, sigma_map, speckled, unrounded
 from filters.correlated_noise import SIGMA
 from filters.sessions import as_gpu
 from filters.slow_isoline import slow as slow_isoline
@@ -159,18 +159,16 @@ def by_ridge(image, estimate, settings, sigma):
     return ridge.ridge(image, estimate, sigma, one, find)
 
 
-# What the kernels are compared with, and the largest error, in sigma.
+# What the kernels are compared with, the error of all but few pixels, and the largest, in sigma.
 REFERENCES = {
-    "nl_means": (by_nl_means, 2e-4),
-    "nl_means_pixelwise": (by_pixelwise, 1e-5),
-    "bm3d": (by_bm3d, 3e-3),
-    "bm4d": (by_bm4d, 8e-3),
-    "vbm3d": (by_vbm3d, 1e-4),
-    "isoline": (by_isoline, 5e-5),
-    "swnlm": (by_swnlm, 1e-5),
+    "nl_means": (by_nl_means, 2e-4, 0.2),
+    "nl_means_pixelwise": (by_pixelwise, 1e-5, 0.2),
+    "bm3d": (by_bm3d, 3e-3, 0.2),
+    "bm4d": (by_bm4d, 8e-3, 0.2),
+    "vbm3d": (by_vbm3d, 1e-4, 0.2),
+    "isoline": (by_isoline, 2e-4, 3.0),
+    "swnlm": (by_swnlm, 1e-5, 0.2),
 }
-
-
 # Where groups lose little weights are small, and errors of rounding are larger, relative to them.
 LOOSE = {
     **{
@@ -179,6 +177,7 @@ LOOSE = {
         "bm3d of a map, refined": 0.01,
     },
     **{name: 0.01 for name in CASES if name.startswith("bm3d YX hole")},
+    **{name: 1e-3 for name in CASES if name.startswith("vbm3d of a map")},
 }
 LEAST = 1e-3  # what no noise counts as
 
@@ -191,7 +190,7 @@ def given(name: str):
         settings = altered(settings, compares_brightness=False)
     image = noisy(*shape, sigma=SIGMA) if make is None else make(shape)
     # Distances of whole numbers are exact, so that every search finds the same patches.
-    image = np.asarray(image if make is speckled else np.rint(image), np.float32)
+    image = np.asarray(image if make in (speckled, unrounded) else np.rint(image), np.float32)
     if isinstance(noise, str):
         noise = sigma_map(*shape[-2:], hole=noise == "hole")
         noise = noise[None] if settings.name == "bm4d" else noise
@@ -222,7 +221,7 @@ def level(noise, axes: str):
     models = correlated_models(noise)
     if models:
         noise = models[0].sigma if "C" not in axes else tuple(one.sigma for one in models)
-    noise = np.maximum(1.0 if noise is None else noise, LEAST)
+    noise = np.maximum(SIGMA if noise is None else noise, LEAST)
     return np.reshape(noise, (-1,) + (1,) * (len(axes) - 1)) if noise.ndim == 1 else noise
 
 
@@ -241,15 +240,17 @@ def check(name: str, device) -> None:
     else:
         estimate = denoised(image, replace(settings, refine="off"), noise, axes, device)
         made = by_ridge(image, estimate, settings, noise)
-    out, limit = denoised(image, settings, noise, axes, device), REFERENCES[settings.name][1]
-    unit, limit = level(noise, axes), LOOSE.get(name, limit)
+    _, limit, most = REFERENCES[settings.name]
+    out, unit = denoised(image, settings, noise, axes, device), level(noise, axes)
     still = np.broadcast_to(unit <= LEAST, image.shape)
     np.testing.assert_array_equal(out[still], image[still])
     error = np.where(still, 0, np.abs(out - made) / unit)
     # Where a coefficient or a test is at its limit, or two patches are as similar, it is rounding
     # that decides.
-    assert np.mean(error > limit) < 0.005
-    assert error.max() < 0.2
+    off = error > LOOSE.get(name, limit)
+    off = off.any(axis=0) if "C" in axes else off
+    assert np.sum(off) < max(0.005 * off.size, 5)
+    assert error.max() < most
 
 
 @pytest.fixture(autouse=True)

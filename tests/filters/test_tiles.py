@@ -54,7 +54,7 @@ CASES = {
         *((9, 34, 52), "ZYX", 12000),
     ),
     **{
-        f"isoline {each}": (gd.Isoline(**each), (83, 91), "YX", 3500)
+        f"isoline {each}": (gd.Isoline(**each), (83, 91), "YX", 2400)
         for each in (
             {},
             {"max_length": 15, "segment_length": 3, "staircase": 5},
@@ -79,12 +79,13 @@ def test_tiles_are_parts_of_the_whole(flowing, name):
         # Dark pixels count as more than they are, which those around tell.
         image *= np.random.default_rng(1).gamma(0.5, 2, shape).astype(np.float32)
     sigma = 12 + 0.1 * np.arange(shape[-1]).reshape((1,) * (len(shape) - 1) + (-1,))
-    sigma = (12.0, 20.0, 31.0) if "C" in axes and settings.noise else sigma
+    if "C" in axes and settings.noise:
+        sigma = np.reshape([12.0, 20.0, 31.0], (3, 1, 1))
     whole = filtered(image, settings, flowing, sigma, axes)
     out = np.empty_like(image)
     work = work_of(image, out, settings, flowing, sigma, axes)
     tiles = list(split(work.source.shape, settings.reach, pixels, channels=work.source.joined))
-    assert len(tiles) > 2
+    assert len(tiles) > 1
     if settings.name == "isoline":  # whose blocks are of 2 x 2 pixels
         assert {each.y.start % 2 for each in tiles} | {each.x.start % 2 for each in tiles} == {0, 1}
     run_work(work, tiles=tiles)

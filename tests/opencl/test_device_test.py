@@ -132,7 +132,7 @@ def test_every_filter_has_a_stored_result_which_this_device_yields(device):
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", REFERENCES)
 def test_stored_results_are_those_of_the_reference(name):
-    stored, (by, _) = np.load(self_test.STORED), REFERENCES[name]
+    stored, (by, *_) = np.load(self_test.STORED), REFERENCES[name]
     frames, stored = stored["video"].astype(np.float32), stored[name]
     settings = self_test.filters_for(name)[0]()
     pixels, axes = (frames[0], "YX") if stored.ndim == 2 else (frames, settings.joint + "YX")
