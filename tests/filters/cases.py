@@ -143,7 +143,6 @@ EXACT = {"patch": 3, "window": 5}
 # PoCL 3.1 crashes when it optimises the search of the prefilter, whose window is one pixel.
 GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
 CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
-MANY = {"neighbours_basic": 16}
 AROUND = {"frames_before": 1, "frames_after": 2}
 BEFORE = {"frames_before": 2, "frames_after": 0}
 EITHER = {"frames_before": 1, "frames_after": 1}

@@ -11,7 +11,7 @@ counts as `LEAST`, and no squared residual as more than `MOST`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import polygamma
@@ -37,31 +37,12 @@ FLOOR, DARKEST = 0.25, 1e-30
 SOFTNESS = 0.1  # of the weights of candidates, in sigma squared
 
 
-@dataclass(frozen=True)
-class Maps:
-    """What the steps find, each of the image alone: (y, x), or (blocks, blocks) as told.
+class Maps(NamedTuple):
+    """The result (c, y, x), and what decides it: axes in steps of 11.25 degrees, and classes."""
 
-    Attributes
-    ----------
-    residuals, smooth : ndarray, (candidates, blocks along y, blocks along x)
-        How badly each line, and at last the window, predicts the pixels of a block.
-    directions, classes : ndarray of int, (y, x)
-        Axis of least residual, in steps of 11.25 degrees, and what was seen.
-    pilot : ndarray, (images, y, x)
-        Means over the candidates: of the guide where planes are fitted, else of the channels.
-    regressed : ndarray, (channels, y, x)
-        The pilot itself where no planes are fitted.
-    extended : ndarray, (channels, y, x)
-        The result.
-    """
-
-    residuals: np.ndarray
-    smooth: np.ndarray
+    image: np.ndarray
     directions: np.ndarray
     classes: np.ndarray
-    pilot: np.ndarray
-    regressed: np.ndarray
-    extended: np.ndarray
 
 
 def isoline_soft(image: np.ndarray, sigma, settings) -> np.ndarray:
@@ -70,37 +51,7 @@ def isoline_soft(image: np.ndarray, sigma, settings) -> np.ndarray:
     `sigma` is one value, one a channel, or a map (y, x); `settings` are those of the filter. All
     but "opponent" counts as "joint" here.
     """
-    image = np.asarray(image, dtype=np.float64)
-    if settings.channels == "opponent":
-        return opponent_colours(image, sigma, settings)
-    return maps(image, sigma, settings).extended.reshape(image.shape)
-
-
-def opponent_colours(planes: np.ndarray, sigma, settings) -> np.ndarray:
-    """Denoise red, green and blue (c, y, x) as luminance and chrominance, each by its own isolines.
-
-    Where planes are fitted to chrominance, pixels count by how alike they are in both.
-    """
-    planes = mix(OPPONENT, np.asarray(planes, dtype=np.float64))
-    sigma = np.asarray(sigma, dtype=np.float64)
-    sigma = np.full(3, sigma) if sigma.ndim == 0 else sigma
-    given = sigma[:, None, None] if sigma.ndim == 1 else np.broadcast_to(sigma, planes.shape)
-    sigmas = np.broadcast_to(mix_sigmas(OPPONENT, given), planes.shape)
-    steps = (settings.max_length // settings.segment_length - 1) // 2
-    padded, reach = wider(planes, settings)
-    padded_sigmas, _ = wider(sigmas, settings)
-    luminance, made = None, []
-    for plane, one in zip(padded, padded_sigmas, strict=True):
-        noise = np.maximum(one, LEAST)
-        smooth = smoothed(block_residuals(plane, noise, settings))
-        pilot = fitted = mixed(plane, smooth, settings)
-        if settings.staircase:
-            fitted = regress(plane, pilot, noise, settings.staircase, luminance)
-            luminance = luminance or (pilot, noise)
-        directions, _ = best_lines(smooth, settings)
-        made.append(extend(fitted, directions, noise, settings.segment_length, steps))
-    ny, nx = planes.shape[1:]
-    return mix(OPPONENT.T, np.array(made)[:, reach : reach + ny, reach : reach + nx])
+    return maps(image, sigma, settings).image.reshape(np.shape(image))
 
 
 def wider(planes: np.ndarray, settings) -> tuple[np.ndarray, int]:
@@ -114,45 +65,47 @@ def wider(planes: np.ndarray, settings) -> tuple[np.ndarray, int]:
 
 
 def maps(image: np.ndarray, sigma, settings) -> Maps:
-    """Return what the steps find; see `isoline_soft`."""
+    """Return what the steps find; see `isoline_soft`.
+
+    Opponent colours are filtered each by its own isolines. Where planes are fitted to chrominance,
+    pixels count by how alike they are in both.
+    """
     planes = np.asarray(image, dtype=np.float64)
     planes = planes.reshape(-1, *planes.shape[-2:])
     ny, nx = planes.shape[1:]
     sigma = np.asarray(sigma, dtype=np.float64)
     sigmas = np.broadcast_to(sigma[:, None, None] if sigma.ndim == 1 else sigma, planes.shape)
+    opponent = settings.channels == "opponent" and len(planes) == 3
+    if opponent:
+        planes, sigmas = mix(OPPONENT, planes), mix_sigmas(OPPONENT, sigmas)
 
     steps = (settings.max_length // settings.segment_length - 1) // 2
     planes, reach = wider(planes, settings)
     sigmas, _ = wider(sigmas, settings)
-
-    guide, noise, looks = guide_of(planes, sigmas, settings)
-    if looks is not None:
-        guide, noise = logarithm(guide), np.full(guide.shape, np.sqrt(polygamma(1, looks)))
-    residuals = block_residuals(guide, noise, settings)
-    smooth = smoothed(residuals)
-    directions, classes = best_lines(smooth, settings)
-    if settings.staircase:
-        pilot = mixed(guide, smooth, settings)[None]
-        regressed = np.array([regress(p, pilot[0], noise, settings.staircase) for p in planes])
-    else:
-        pilot = np.array([mixed(plane, smooth, settings) for plane in planes])
-        regressed = pilot
-    extended = []
-    for levels, noise in zip(regressed, sigmas, strict=True):
+    guides = [guide_of(planes, sigmas, settings)]
+    if opponent:
+        guides = [(*each, None) for each in zip(planes, sigmas, strict=True)]
+    seen = []
+    for guide, noise, looks in guides:
         if looks is not None:
-            noise = settings.looks**-0.5 * np.abs(levels)
-        extended.append(extend(levels, directions, noise, settings.segment_length, steps))
-
-    def image_of(values: np.ndarray) -> np.ndarray:
-        return values[..., reach : reach + ny, reach : reach + nx]
-
-    def blocks_of(values: np.ndarray) -> np.ndarray:
-        return values[..., reach // 2 : (reach + ny + 1) // 2, reach // 2 : (reach + nx + 1) // 2]
-
-    return Maps(
-        *map(blocks_of, (residuals, smooth)),
-        *map(image_of, (directions, classes, pilot, regressed, np.array(extended))),
-    )
+            guide, noise = logarithm(guide), np.full(guide.shape, np.sqrt(polygamma(1, looks)))
+        smooth = smoothed(block_residuals(guide, noise, settings))
+        seen.append((guide, noise, smooth, *best_lines(smooth, settings)))
+    made, luminance = [], None
+    for k, (levels, own) in enumerate(zip(planes, sigmas, strict=True)):
+        guide, noise, smooth, directions, _ = seen[k % len(seen)]
+        if settings.staircase:
+            pilot = mixed(guide, smooth, settings)
+            levels = regress(levels, pilot, noise, settings.staircase, luminance)
+            luminance = luminance or ((pilot, np.maximum(noise, LEAST)) if opponent else None)
+        else:
+            levels = mixed(levels, smooth, settings)
+        if looks is not None:
+            own = settings.looks**-0.5 * np.abs(levels)
+        made.append(extend(levels, directions, own, settings.segment_length, steps))
+    made = mix(OPPONENT.T, np.array(made)) if opponent else np.array(made)
+    inner = np.s_[..., reach : reach + ny, reach : reach + nx]
+    return Maps(made[inner], *(each[inner] for each in seen[0][3:]))
 
 
 def guide_of(
