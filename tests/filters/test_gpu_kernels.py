@@ -277,6 +277,15 @@ def test_kernels_are_the_reference(device, name):
         check(name, as_gpu(device, **CASES[name].gpu))
 
 
+NARROW = ("nl_means of an image", "pixelwise of a map", "swnlm of a map", "vbm3d, causal")
+NARROW += ("bm3d, refined", "bm4d of 4x4x4, 16 and 32")
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_vectors_of_four_are_the_reference(device, name):
+    check(name, replace(device, float_lanes=4))
+
+
 def test_every_kernel_of_a_gpu_is_compared(device):
     used = set()
     for name in OPTIMISED:
