@@ -120,6 +120,16 @@ def test_a_driver_that_no_file_lists_is_shown_to_the_loader(listing, monkeypatch
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="drivers are listed elsewhere")
+@pytest.mark.parametrize("loader", ["/of/pyopencl/libOpenCL.so", "libOpenCL.so.1"])
+def test_only_the_loader_of_the_system_reads_names_of_files(listing, monkeypatch, loader):
+    monkeypatch.setattr(isolation, "_DRIVERS", ("libm.so.6",))
+    monkeypatch.setattr(isolation, "loader", lambda: loader)
+    monkeypatch.setenv("OCL_ICD_FILENAMES", "libm.so.6:libother.so.1")
+    added = isolation.list_drivers.__wrapped__()
+    assert added == (() if loader == "libOpenCL.so.1" else ("libm.so.6",))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="drivers are listed elsewhere")
 @pytest.mark.parametrize("variable", [None, *isolation._OF_LOADERS])
 def test_what_is_listed_or_named_by_the_user_stays(listing, monkeypatch, variable):
     monkeypatch.setattr(isolation, "_DRIVERS", ("libm.so.6",))

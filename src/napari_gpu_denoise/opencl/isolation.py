@@ -32,7 +32,7 @@ _ROOM = 1 << 26  # bytes that are free where programs are kept
 _LISTED = ("/etc/OpenCL/vendors", os.path.join(sys.prefix, "etc/OpenCL/vendors"))
 _DRIVERS = ("libnvidia-opencl.so.1", "libamdocl64.so", "libigdrcl.so", "libpocl.so.2")
 # What users set to name drivers themselves.
-_OF_LOADERS = ("OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH")
+_OF_LOADERS = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
 
 
 def cache_folder() -> Path:
@@ -166,7 +166,9 @@ def list_drivers() -> tuple[str, ...]:
         return ()
     files = [file for folder in _LISTED for file in Path(folder).glob("*.icd")]
     listed = {file.stem: file.read_text(errors="replace") for file in files}
-    known = " ".join(listed.values())
+    # What it names is opened too, but not by the loader that pyopencl brings.
+    named = "" if os.path.isabs(loader()) else os.environ.get("OCL_ICD_FILENAMES", "")
+    known = " ".join([*listed.values(), named])
     missing = [name for name in _DRIVERS if name.partition(".so")[0] not in known and _opens(name)]
     if missing:
         folder = Path(_temporary(), "vendors")
