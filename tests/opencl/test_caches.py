@@ -101,11 +101,12 @@ def test_pyopencl_unpickles_nothing_from_there(folder):
 
 
 @pytest.fixture
-def listing(tmp_path, monkeypatch):
+def listing(tmp_path, tmp_path_factory, monkeypatch):
     """Return a folder that lists one driver; that of the package lists none itself."""
     for variable in isolation._OF_LOADERS:
         monkeypatch.setenv(variable, "")
     monkeypatch.setattr(isolation, "_LISTED", (str(tmp_path), str(tmp_path / "none")))
+    monkeypatch.setattr(isolation, "_temporary", lambda: tmp_path_factory.mktemp("own"))
     tmp_path.joinpath("other.icd").write_text("libother.so.1\n")
     return tmp_path
 
