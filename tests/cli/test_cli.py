@@ -405,14 +405,55 @@ for argv in (["--version"], ["--help"], ["nl-means", "--help"]):
     assert re.match(r"gpu-denoise \S+\n", done.stdout)
 
 
+def as_process(*arguments: str, **options) -> subprocess.CompletedProcess:
+    """Run the program in a process of its own, where it finds the streams as the shell has them."""
+    script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
+    return subprocess.run([sys.executable, "-c", script, *arguments], **options)
+
+
 def test_reader_that_has_enough(here):
     """As in ``gpu-denoise --help | head -1``."""
-    script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", script, "--help"], **pipes) as process:
-        process.stdout.close()
-        err = process.stderr.read()
-    assert (process.returncode, err) == (0, b"")
+    for words in (["--help"], ["estimate", "in.tif", "none.tif"]):  # which it never comes to
+        reading, writing = os.pipe()
+        os.close(reading)
+        done = as_process(*words, stdout=writing, stderr=subprocess.PIPE)
+        os.close(writing)
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_names_that_an_encoding_lacks_are_printed_by_numbers(here, encoding):
+    os.rename("in.tif", "日本.tif")
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = as_process("estimate", "日本.tif", "none.日本", capture_output=True, env=environment)
+    assert done.stdout.startswith(rb"\u65e5\u672c.tif (YX, 12 x 14, uint8)")
+    assert (done.returncode, rb"none.\u65e5\u672c cannot be read" in done.stderr) == (4, True)
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device of Linux")
+def test_output_that_cannot_be_written_is_said_unless_something_else_is(here):
+    with open("/dev/full", "w") as full:
+        lost, wrong = (
+            as_process(*words, stdout=full, stderr=subprocess.PIPE, text=True)
+            for words in (["sample"], ["estimate", "none.tif"])
+        )
+        assert as_process("sample", "none", stdout=full, stderr=full).returncode == 4
+    assert (lost.returncode, "cannot be written: No space" in one_sentence(lost.stderr)) == (
+        5,
+        True,
+    )
+    assert wrong.returncode == 4 and "cannot be read" in one_sentence(wrong.stderr)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="closed by the shell")
+@pytest.mark.parametrize(("words", "code"), [(["sample"], 0), (["sample", "none"], 4)])
+def test_closed_streams(here, words, code):
+    def close():
+        os.close(1)
+        os.close(2)
+
+    assert as_process(*words, preexec_fn=close).returncode == code
 
 
 def test_ctrl_c_while_modules_are_imported_ends_in_a_sentence():

@@ -13,7 +13,7 @@ import tifffile
 import napari_gpu_denoise as gd
 from cli.conftest import one_sentence
 from files.tiffs import PLAIN, named, written
-from napari_gpu_denoise.files import tiff
+from napari_gpu_denoise.files import formats, tiff
 from napari_gpu_denoise.noise.estimate import estimate_noise
 
 KINDS = ("LZW, predictor", "ImageJ, signed", "OME", "alpha, planar")
@@ -30,9 +30,9 @@ def read(monkeypatch):
     numbers = []
     by_block, whole = tiff.Planes._read, tiff.Planes._whole
 
-    def block(self, series, number):
+    def block(self, number):
         numbers.append(number)
-        return by_block(self, series, number)
+        return by_block(self, number)
 
     def everything(self):
         numbers.append("all")
@@ -65,7 +65,7 @@ def report(run):
 def lazily(path: str, axes: str) -> dict:
     """The estimate of a dask array, read by tifffile alone; without alpha."""
     data = tifffile.imread(path)
-    with tiff.open_stack(Path(path)) as picture:
+    with formats.open_stack(Path(path)) as picture:
         data = data[picture.colours]
         if picture.metadata["signed16"]:
             data = (data.astype(np.int32) - 32768).astype(np.int16)
@@ -116,7 +116,7 @@ def test_large_files_are_sampled(here, report, read, large, kind):
     shape = written(path, kind, 80).shape
     found = report(path)
     assert read and "all" not in read
-    with tiff.open_stack(Path(path)) as picture:
+    with formats.open_stack(Path(path)) as picture:
         expected = lazily(path, picture.filter_axes)
         lengths = zip(picture.axes, picture.pixels.shape, strict=True)
         total = int(np.prod([n for letter, n in lengths if letter not in "YX"]))

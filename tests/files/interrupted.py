@@ -18,7 +18,7 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.files.resuming import ResumeLedger, unfinished_folder
-from napari_gpu_denoise.files.zarr import as_path
+from napari_gpu_denoise.files.zarr.places import as_path
 from napari_gpu_denoise.run import request
 from napari_gpu_denoise.run.ledger import Ledger
 from scenes import SMALL_PARTS, noisy, small

@@ -19,7 +19,8 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.files.zarr import Address, as_path, metadata
+from napari_gpu_denoise.files.zarr import metadata
+from napari_gpu_denoise.files.zarr.places import Address, as_path
 from scenes import noisy, small
 from zarr_stores import FORMATS, describe, write_plate, write_store
 

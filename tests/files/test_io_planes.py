@@ -59,7 +59,7 @@ def same(a: ImageFile, b: ImageFile) -> None:
 
 def test_same_as_read(path):
     whole = formats.read(path)
-    with tiff.open_stack(path) as picture:
+    with formats.open_stack(path) as picture:
         same(picture, whole)
         planes = picture.data
         assert isinstance(planes, tiff.Planes)
@@ -102,7 +102,7 @@ INDICES = [
 )
 def test_indexing_that_is_refused(tmp_path, index):
     tifffile.imwrite(tmp_path / "a.tif", noise(5, 3, 12, 14), **GREY)
-    with tiff.open_stack(tmp_path / "a.tif") as picture, pytest.raises(IndexError):
+    with formats.open_stack(tmp_path / "a.tif") as picture, pytest.raises(IndexError):
         picture.data[index]
 
 
@@ -123,7 +123,7 @@ READS["colours, planar, deflate"] = [(np.s_[0, k], 1) for k in range(3)]
 @pytest.mark.parametrize("kind", READS)
 def test_only_pages_that_are_needed_are_read(tmp_path, pages, kind):
     image = written(tmp_path / "in.tif", kind)
-    with tiff.open_stack(tmp_path / "in.tif") as picture:
+    with formats.open_stack(tmp_path / "in.tif") as picture:
         assert pages == []
         for index, count in READS[kind]:
             np.testing.assert_array_equal(picture.data[index], image[index])
@@ -137,7 +137,7 @@ EDGES += [slice(9, None), slice(-1, 9)]
 @pytest.mark.parametrize("kind", ["alpha of a page", "alpha", "alpha, deflate", "alpha, planar"])
 def test_pixels_without_alpha(tmp_path, kind):
     written(tmp_path / "in.tif", kind)
-    with tiff.open_stack(tmp_path / "in.tif") as picture:
+    with formats.open_stack(tmp_path / "in.tif") as picture:
         whole = picture.loaded()
         expected = whole.data[picture.colours]
         np.testing.assert_array_equal(whole.pixels, expected)
@@ -163,7 +163,7 @@ def test_set_of_files(tmp_path, pages):
     path = tiffs.handmade(tmp_path)
     whole = formats.read(path)
     pages.clear()
-    with tiff.open_stack(path) as picture:
+    with formats.open_stack(path) as picture:
         same(picture, whole)
         for t in (3, 0, 2):
             np.testing.assert_array_equal(picture.data[t], whole.data[t])
@@ -172,7 +172,7 @@ def test_set_of_files(tmp_path, pages):
         (other,) = (file for file in files if file.name == "1.ome.tif")
         assert other.closed  # a set may be of more files than may be open
     (tmp_path / "1.ome.tif").unlink()
-    with tiff.open_stack(path) as picture:
+    with formats.open_stack(path) as picture:
         assert any("2 of 4 planes" in note for note in picture.notes)
         np.testing.assert_array_equal(picture.data[1], noise(2, 20, 30)[1])
         assert not picture.data[2:].any()
@@ -206,7 +206,7 @@ def test_plane_that_cannot_be_decoded(tmp_path):
     raw = bytearray(path.read_bytes())
     raw[offset : offset + 40] = bytes(40)
     path.write_bytes(raw)
-    with tiff.open_stack(path) as picture:
+    with formats.open_stack(path) as picture:
         np.testing.assert_array_equal(picture.data[0], noise(3, 40, 48)[0])
         with pytest.raises(FileError, match=r"in\.tif is cut short or damaged \(.*\.$"):
             picture.data[1]
@@ -221,7 +221,7 @@ def test_plane_that_cannot_be_decoded(tmp_path):
 def check_same_file(path: Path, dtype: str | None = None) -> tuple[str, ...]:
     """Write a file from memory, a store and a stack, each page at once; return the notes."""
     folder, files, told = path.parent, set(), []
-    with tiff.open_stack(path) as picture:
+    with formats.open_stack(path) as picture:
         data = formats.read(path).data
         data = data if dtype is None else data.astype(dtype)
         with PlaneStore(data.shape, data.dtype, folder) as store:

@@ -24,7 +24,8 @@ from napari_gpu_denoise.cli.failures import complain
 from napari_gpu_denoise.errors import ClusterError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.cluster import connected
-from napari_gpu_denoise.files.zarr import as_path, places, writing
+from napari_gpu_denoise.files.zarr import places, writing
+from napari_gpu_denoise.files.zarr.places import as_path
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
 from scenes import small
 from zarr_stores import FORMATS, describe, write_plate, write_store

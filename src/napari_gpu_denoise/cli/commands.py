@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.cli.failures import complain, exit_code, on_command_line, sentence
+from napari_gpu_denoise.cli.failures import complain, exit_code, lost, on_command_line, sentence
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
 
@@ -40,6 +40,9 @@ def _report_each(
 
     codes, records = [], []
     for path in formats.find_files(args.inputs):
+        sys.stdout.flush()
+        if lost():  # nobody reads on
+            break
         try:
             with formats.open_stack(path, **opening) as picture:
                 found = report(path, picture)

@@ -68,6 +68,12 @@ EXIT_CODES: tuple[tuple[int, tuple[type[BaseException], ...], str], ...] = (
 EXIT_TEXTS = sorted((code, text) for code, _, text in EXIT_CODES)
 
 
+def lost() -> OSError | None:
+    """Return why something that was printed could not be written; None if all was."""
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    return getattr(raw, "lost", None)
+
+
 def on_command_line(message: errors.DenoiseError | errors.Note | str) -> str:
     """Return an error or a note with its remedy in terms of options."""
     return errors.worded(message, REMEDIES)

@@ -20,8 +20,14 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.one_file import OpenImage, check_result, denoise_file, limited
-from napari_gpu_denoise.files.resuming import has_result, kept_note, remove_unfinished
+from napari_gpu_denoise.files.one_file import (
+    OpenImage,
+    Options,
+    check_result,
+    denoise_file,
+    limited,
+)
+from napari_gpu_denoise.files.resuming import has_result, kept_notes, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
@@ -40,28 +46,38 @@ _TRIED_ALONE = (errors.DeviceMemoryError, errors.KernelError, MemoryError)
 class Batch:
     """Files to denoise with the same settings.
 
-    `targets` are the results of those among `found` that are meant to be images. The options are
-    those of `run_batch`; `workers` are those of dask that are started if that shortens the run.
+    `targets` are the results of those among `found` that are meant to be images; `workers` are
+    those of dask that are started if that shortens the run.
     """
 
     found: tuple[Path, ...]
     targets: dict[Path, Path]
     run: Run
-    overwrite: bool = False
-    resume: bool = False
-    companions_anywhere: bool = False
+    options: Options
     stop_on_error: bool = False
-    client: Any = None
     workers: Any = None
 
     @classmethod
-    def of(cls, inputs: Any, output: str | os.PathLike, run: Run, **options: Any) -> Batch:
+    def of(
+        cls,
+        inputs: Any,
+        output: str | os.PathLike,
+        run: Run,
+        stop_on_error: bool,
+        workers: Any = None,
+        **options: Any,
+    ) -> Batch:
         """Return the batch of inputs and output, as `run_batch` takes them."""
         found = formats.find_files(inputs)
         targets = dict(formats.pair(found, output))
         if options.get("client") is None:  # workers choose their devices by themselves
             run = replace(run, device=choose_devices(run.device, *run.uses))
-        return cls(tuple(found), targets, run, **options)
+        return cls(tuple(found), targets, run, Options(**options), stop_on_error, workers)
+
+    def open_image(self, path: Path) -> contextlib.AbstractContextManager[ImageFile]:
+        """Open an image of the batch, or a result."""
+        anywhere = self.options.companions_anywhere
+        return formats.open_stack(path, companions_anywhere=anywhere)
 
 
 @dataclass(frozen=True)
@@ -289,10 +305,10 @@ def run_batch(
         inputs,
         output,
         run,
+        stop_on_error,
         overwrite=overwrite,
         resume=resume,
         companions_anywhere=companions_anywhere,
-        stop_on_error=stop_on_error,
         client=client,
     )
 
@@ -366,13 +382,14 @@ class _Flow(contextlib.ExitStack):
         if workers is not None and workers.client is not None:
             self.finish()
             run = replace(batch.run, device=workers.device)
-            self._batch = replace(batch, run=run, client=workers.client, workers=None)
-        return None if self._batch.client is None else self._batch
+            options = replace(batch.options, client=workers.client)
+            self._batch = replace(batch, run=run, options=options, workers=None)
+        return None if self._batch.options.client is None else self._batch
 
     def take(self, path: Path, place: tuple[int, int]) -> None:
         """Denoise a file, or begin to; `place` is its index, of a count."""
         batch = self._batch
-        flows = bool(self._files) and batch.client is None and not batch.stop_on_error
+        flows = bool(self._files) and batch.options.client is None and not batch.stop_on_error
         flows = flows and not any(each.shares_cores for each in batch.run.device)
         if os.path.islink(batch.targets.get(path, "")):
             self.finish()  # it may lead to the result of an earlier file
@@ -407,8 +424,10 @@ class _Flow(contextlib.ExitStack):
         def stopped() -> bool:
             return self._ended.is_set() or self._progress.stopped()
 
-        own = {"opened": opened, "progress": Progress(report, stopped)} | self._state.options(path)
-        future = self._pool.submit(denoise_file, path, self._batch.targets[path], run, **own)
+        own = {"opened": opened, "progress": Progress(report, stopped), "spent": {}}
+        self._state.spent.append(own["spent"])
+        given = denoise_file, path, self._batch.targets[path], run, self._batch.options
+        future = self._pool.submit(*given, **own)
         self._begun.append(_Begun(path, place, time.monotonic(), nbytes, steps, future))
 
     def finish(self) -> None:
@@ -464,19 +483,19 @@ class _Flow(contextlib.ExitStack):
         own, since = self._steps_of(path, place), time.monotonic()
 
         def made(resume: bool) -> Any:
-            batch, options = self._batch, {**self._state.options(path), "resume": resume}
-            options |= {"client": batch.client, "progress": own}
+            self._state.spent.append({})
+            batch, spent = self._batch, self._state.spent[-1]
+            options, told = replace(batch.options, resume=resume), {"progress": own, "spent": spent}
             try:
-                return denoise_file(path, batch.targets.get(path), batch.run, **options)
+                return denoise_file(path, batch.targets[path], batch.run, options, **told)
             except errors.Cancelled:
                 if self._progress.stopped() or batch.workers is None:
                     raise
                 self.shared()
                 return made(resume=True)
 
-        self._end(
-            path, partial(made, self._batch.resume) if known is None else lambda: known, since
-        )
+        first = partial(made, self._batch.options.resume)
+        self._end(path, first if known is None else lambda: known, since)
 
     def _end(self, path: Path, made: Callable[[], Any], since: float) -> None:
         """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
@@ -507,7 +526,7 @@ class _Flow(contextlib.ExitStack):
                 self._files.append(self._state.done(one.path, *one.future.result()))
             else:
                 left.append(one.path)
-        notes = (_unfinished_note(self._batch, path) for path in dict.fromkeys(left))
+        notes = (kept_notes(self._batch.targets.get(path)) for path in dict.fromkeys(left))
         return tuple(itertools.chain.from_iterable(notes))
 
 
@@ -520,7 +539,8 @@ def _by_workers(
     """
     from napari_gpu_denoise.files.cluster import DeviceReport, check_workers, outcomes
 
-    check_workers(batch.client)
+    client, options = batch.options.client, replace(batch.options, client=None)
+    check_workers(client)
     if len(todo) < 2:
         return todo
     rest: list[Path] = []
@@ -546,15 +566,14 @@ def _by_workers(
             if isinstance(found, OpenImage):
                 found.close()
                 begun.append(path)
-                given = path, batch.targets[path], batch.run, state.options(path)
-                yield "file", filtered_file, *given
+                yield "file", filtered_file, path, batch.targets[path], batch.run, options
             elif found:
                 add_report(found)
             else:
                 rest.append(path)
 
     of_all.tell(before, total, "file")
-    work = outcomes(batch.client, small(), DeviceReport(), progress)
+    work = outcomes(client, small(), DeviceReport(), progress)
     with contextlib.closing(work) as results:
         for number, outcome in results:
             report = outcome.value or FileReport(begun[number], error=outcome.error)
@@ -564,11 +583,11 @@ def _by_workers(
     return rest
 
 
-def filtered_file(path: Path, target: Path, run: Run, options: dict[str, Any]) -> FileReport:
+def filtered_file(path: Path, target: Path, run: Run, options: Options) -> FileReport:
     """Denoise a small file on the device of this process, which is that of a worker."""
     try:
         run = replace(run, device=own_device(run.device))
-        picture, record, notes = denoise_file(path, target, run, **options)
+        picture, record, notes = denoise_file(path, target, run, options)
         return FileReport(path, target, record, notes=(*picture.notes, *notes))
     except (errors.DeviceMemoryError, errors.KernelError, errors.NoDeviceError):
         raise  # another worker may have another device
@@ -603,28 +622,27 @@ class _BatchState:
                 f"{twin} and {path} would have the same name in {target.parent}: write them to two "
                 "folders."
             )
-        replaced = has_result(target) and batch.overwrite
+        replaced = has_result(target) and batch.options.overwrite
         formats.check_target(target, self._inputs if replaced else batch.found, self._written)
         if replaced or not has_result(target):
             return None
-        opened = partial(formats.open_stack, companions_anywhere=batch.companions_anywhere)
-        if batch.resume:
-            with opened(path) as picture:
+        if batch.options.resume:
+            with batch.open_image(path) as picture:
                 check_result(target, picture, batch.run)
             remove_unfinished(target)
         # The other files of a set are then not denoised as images of their own.
-        with contextlib.suppress(errors.FileError, errors.ImageError), opened(path) as picture:
+        expected = errors.FileError, errors.ImageError
+        with contextlib.suppress(*expected), batch.open_image(path) as picture:
             self._sources.update(map(_real, picture.files))
-        return FileReport(path, skipped=_exists_message(target, batch.resume))
+        return FileReport(path, skipped=_exists_message(target, batch.options.resume))
 
     @cached_property
     def _inputs(self) -> list[Path]:
         """All files of the batch, and all others of which their images are."""
         found = list(self._batch.found)
         for path in self._batch.targets:
-            options = {"companions_anywhere": self._batch.companions_anywhere}
             # What cannot be read says so when it is its turn.
-            with contextlib.suppress(Exception), formats.open_stack(path, **options) as picture:
+            with contextlib.suppress(Exception), self._batch.open_image(path) as picture:
                 found += picture.files
         return found
 
@@ -637,7 +655,7 @@ class _BatchState:
             if (report := self.left_out(path)) is not None or run is None:
                 return report
             with contextlib.ExitStack() as held:
-                found = held.enter_context(OpenImage(path, self._batch.companions_anywhere))
+                found = held.enter_context(OpenImage(path, self._batch.options.companions_anywhere))
                 if not found.small_bytes(run):
                     return None
                 held.pop_all()
@@ -646,17 +664,6 @@ class _BatchState:
         files = found.picture.files or (path,)
         self._sources.update(_real(file) for file in files if file != path)
         return found
-
-    def options(self, path: Path) -> dict[str, Any]:
-        """Return the options of `denoise_file`."""
-        batch = self._batch
-        self.spent.append({})
-        return {
-            "overwrite": batch.overwrite,
-            "companions_anywhere": batch.companions_anywhere,
-            "resume": batch.resume,
-            "spent": self.spent[-1],
-        }
 
     def done(
         self, path: Path, picture: ImageFile, record: Record, notes: tuple[str, ...]
@@ -677,7 +684,7 @@ class _BatchState:
     def failed(self, path: Path, error: Exception) -> FileReport:
         """Return the report on a file that failed, without the pixels of its traceback."""
         errors.free_traceback(error)
-        return FileReport(path, error=error, notes=_unfinished_note(self._batch, path, error))
+        return FileReport(path, error=error, notes=kept_notes(self._batch.targets.get(path), error))
 
     def stops(self, files: Sequence[FileReport]) -> bool:
         """Return whether a file has failed that ends the batch."""
@@ -691,30 +698,21 @@ def _folded(target: Path) -> str:
 
 def _real(path: Path) -> Path:
     """Return the one name of a file that has several, by links; those may lead in circles."""
-    return path if isinstance(path, zarr.Address) else Path(os.path.realpath(path))
+    return path if isinstance(path, zarr.places.Address) else Path(os.path.realpath(path))
 
 
 def _plate(batch: Batch) -> tuple[str, ...]:
     """Describe the plate of which the results are images, once all are there."""
     images, targets = list(batch.targets), list(batch.targets.values())
-    if not images or zarr.has_suffix(targets[0]) or not zarr.is_zarr_path(targets[0]):
+    if not images or zarr.places.has_suffix(targets[0]) or not zarr.places.is_zarr_path(targets[0]):
         return ()
-    plate = zarr.plate_of(images)
+    plate = zarr.metadata.plate_of(images)
     if plate is None or not all(map(has_result, targets)):
         return ()
-    place, inside = targets[0], zarr.within(plate, images[0])
+    place, inside = targets[0], zarr.metadata.within(plate, images[0])
     for _ in inside.split("/"):
         place = place.parent
-    return zarr.describe_plate(place, plate)
-
-
-def _unfinished_note(
-    batch: Batch, path: Path | None, error: Exception | None = None
-) -> tuple[str, ...]:
-    """Say where the unfinished result of a file is kept, if there is one."""
-    target = batch.targets.get(path)
-    note = kept_note(target, error) if target is not None else ""
-    return (note,) if note else ()
+    return zarr.metadata.describe_plate(place, plate)
 
 
 def _exists_message(target: Path, resume: bool) -> str:

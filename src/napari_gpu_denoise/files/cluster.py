@@ -27,9 +27,8 @@ import numpy as np
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.input_checks import check_no_secrets
-from napari_gpu_denoise.files.zarr import NewImage
 from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
-from napari_gpu_denoise.files.zarr.writing import FullResolutionArray
+from napari_gpu_denoise.files.zarr.writing import FullResolutionArray, NewImage
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import own_device
@@ -149,9 +148,9 @@ def _opened(run: str, path: str, companions_anywhere: bool) -> tuple[Any, Any]:
 
 @lru_cache(maxsize=4)
 def _result(folder: str, name: str, run: str) -> FullResolutionArray:
-    where, place = as_path(folder), f"{folder}/{name}"
-    array = zarr_package().open_array(place, mode="r+")
-    return FullResolutionArray(array, where, place, Claim(where, run))
+    where = as_path(folder)
+    array = zarr_package().open_array(os.fspath(where / name), mode="r+")
+    return FullResolutionArray(array, where, where / name, Claim(where, run))
 
 
 # What is asked of them.

@@ -17,16 +17,16 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import image_file, input_checks
-from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata, Steps
+from napari_gpu_denoise.files.image_file import FileBlocks, Format, ImageFile, PixelMetadata, Steps
 from napari_gpu_denoise.files.nifti import type_of_levels
-from napari_gpu_denoise.files.output import new_file, new_folder, writing
 
 SUFFIXES = (".dcm", ".dicom", ".ima")
 _GROUP, _CREATOR, _RECORDS = 0x2115, "napari-gpu-denoise", 0x01  # of the private block
@@ -463,13 +463,12 @@ def _records(held: Any) -> Iterator[dict]:
         yield from image_file.records_in(text)
 
 
-@contextlib.contextmanager
-def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
+def open_image(
+    path: Path, held: contextlib.ExitStack, companions_anywhere: bool = False
+) -> ImageFile:
     """Open a file, or the series in a folder, to read its frames on demand."""
     with _reading(path):
-        picture = _picture(path, companions_anywhere)
-    with contextlib.closing(picture.data):
-        yield picture
+        return _picture(path, companions_anywhere)
 
 
 def _picture(path: Path, anywhere: bool) -> ImageFile:
@@ -489,7 +488,8 @@ def _picture(path: Path, anywhere: bool) -> ImageFile:
     if photometric not in _COLOURS:
         scalings = {None if f.scaling == (1.0, 0.0) else f.scaling for f in frames}
         dtype = np.result_type(*(type_of_levels(stored, each) for each in scalings))
-    data = Frames(frames, (*outer, *plane), dtype, path, photometric)
+    read = partial(_decoded, frames, photometric in _COLOURS, plane, dtype)
+    data = FileBlocks(path, (*outer, *plane), dtype, len(outer), read)
     affine = _affine(first, frames, outer[-1] if axes.endswith("Z") else 1, steps)
     metadata = {"frames": frames, "bits": (stored, bits), "affine": affine}
     axes += "YX" + "S" * (len(plane) - 2)
@@ -601,39 +601,27 @@ def _affine(head: _Head, frames: list[_Frame], nz: int, steps: Steps) -> np.ndar
     return affine
 
 
-class Frames(Blocks):
-    """The frames of DICOM files as grey levels or colours (RGB), each decoded when it is needed."""
+def _decoded(
+    frames: list[_Frame], coloured: bool, shape: tuple[int, ...], dtype: np.dtype, number: int
+) -> np.ndarray:
+    """Return one of the frames of a shape as grey levels of a type, or colours (RGB)."""
+    frame = frames[number]
+    with _reading(frame.path):
+        import pydicom.pixels
 
-    def __init__(
-        self, frames: list[_Frame], shape: tuple[int, ...], dtype: np.dtype, path: Path, kind: str
-    ) -> None:
-        super().__init__(shape, dtype, len(shape) - 2 - (kind in _COLOURS))
-        self._frames, self._path, self._kind = frames, path, kind
-
-    def close(self) -> None:
-        """End reading."""
-        self._frames = None
-
-    def _block(self, number: int) -> np.ndarray:
-        if self._frames is None:
-            raise input_checks.closed(self._path)
-        frame = self._frames[number]
-        with _reading(frame.path):
-            import pydicom.pixels
-
-            start, options, table = frame.pixels
-            decoder = _decoder(options["transfer_syntax_uid"])
-            own = {"index": frame.index, "decoding_plugin": _CREATOR * decoder.is_encapsulated}
-            with input_checks.open_image(frame.path) as file:
-                file.seek(start)
-                stored, _ = decoder.as_array(file, **own, **options)
-            if table is not None:
-                stored = pydicom.pixels.apply_color_lut(stored, table)
-                stored = stored >> 8 * (table.RedPaletteColorLookupTableDescriptor[2] > 8)
-            if self._kind in _COLOURS or frame.scaling == (1.0, 0.0):
-                return stored.reshape(self._block_shape).astype(self.dtype, copy=False)
-            slope, inter = frame.scaling
-            return (stored.astype(np.float64) * slope + inter).astype(self.dtype)
+        start, options, table = frame.pixels
+        decoder = _decoder(options["transfer_syntax_uid"])
+        own = {"index": frame.index, "decoding_plugin": _CREATOR * decoder.is_encapsulated}
+        with input_checks.open_image(frame.path) as file:
+            file.seek(start)
+            stored, _ = decoder.as_array(file, **own, **options)
+        if table is not None:
+            stored = pydicom.pixels.apply_color_lut(stored, table)
+            stored = stored >> 8 * (table.RedPaletteColorLookupTableDescriptor[2] > 8)
+        if coloured or frame.scaling == (1.0, 0.0):
+            return stored.reshape(shape).astype(dtype, copy=False)
+        slope, inter = frame.scaling
+        return (stored.astype(np.float64) * slope + inter).astype(dtype)
 
 
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:
@@ -649,7 +637,7 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
+    target: BinaryIO | Path, path: Path, data: Any, like: ImageFile, records: Sequence[dict]
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of DICOM files, as `formats.write` does.
 
@@ -663,17 +651,12 @@ def write(
     for k, frame in enumerate(like.metadata["frames"]):
         numbers.setdefault(frame.path, []).append((frame.index, k))
     made = _NewSeries(data, like, list(records), pydicom.uid.generate_uid(prefix=None))
-    keep = (like.path, *like.files)
-    with contextlib.ExitStack() as opened:
-        opened.enter_context(writing(path))
-        if like.path.is_dir():
-            folder = opened.enter_context(new_folder(path, overwrite=overwrite, keep=keep))
-            for source, places in numbers.items():
-                with open(folder / source.name, "xb") as file:
-                    made.write(file, source, places)
+    for source, places in numbers.items():
+        if isinstance(target, Path):
+            with open(target / source.name, "xb") as file:
+                made.write(file, source, places)
         else:
-            file = opened.enter_context(new_file(path, overwrite=overwrite, keep=keep))
-            made.write(file, *next(iter(numbers.items())))
+            made.write(target, source, places)
     notes = []
     if made.unpacked:
         notes.append(f"The {made.unpacked} of the input is replaced by uncompressed pixels.")
@@ -780,7 +763,7 @@ FORMAT = Format(
     kinds=("dicom",),
     new_suffix=".dcm",
     is_format=is_dicom,
-    open_stack=open_stack,
+    open_image=open_image,
     check_writable=check_writable,
     write=write,
     becomes=("NIfTI", "TIFF", "OME-Zarr"),

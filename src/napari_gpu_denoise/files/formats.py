@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import itertools
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,24 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import FileError, OutputError
-from napari_gpu_denoise.files import FORMAT_NAMES, dicom, microscopes, nifti, tiff, video, zarr
+from napari_gpu_denoise.files import (
+    FORMAT_NAMES,
+    dicom,
+    input_checks,
+    microscopes,
+    nifti,
+    tiff,
+    video,
+    zarr,
+)
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
-from napari_gpu_denoise.files.output import check_folder, check_output
+from napari_gpu_denoise.files.output import (
+    check_folder,
+    check_output,
+    new_file,
+    new_folder,
+    writing,
+)
 from napari_gpu_denoise.run.record import Record
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
@@ -34,7 +49,7 @@ def has_suffix(path: str | os.PathLike) -> bool:
 
 def is_image(path: str | os.PathLike) -> bool:
     """Return whether a file starts like one that can be read; False also if it cannot be opened."""
-    path = zarr.as_path(path)
+    path = zarr.places.as_path(path)
     return any(each.is_format(path) for each in FORMATS)
 
 
@@ -71,20 +86,26 @@ def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> Image
         return picture.loaded()
 
 
+@contextlib.contextmanager
 def open_stack(
     path: str | os.PathLike, *, companions_anywhere: bool = False
-) -> AbstractContextManager[ImageFile]:
+) -> Iterator[ImageFile]:
     """Open a file as `read` does, to read it on demand.
 
     Its context is what `read` returns, but with ``data`` in the file until the context ends.
     """
-    path = zarr.as_path(path)
-    return format_of(path).open_stack(path, companions_anywhere=companions_anywhere)
+    path = zarr.places.as_path(path)
+    with contextlib.ExitStack() as held:
+        # Errors that the caller raises in its block are not about reading this file.
+        with input_checks.reading(path):
+            picture = format_of(path).open_image(path, held, companions_anywhere)
+        held.callback(picture.data.close)
+        yield picture
 
 
 def format_of(path: Any) -> Format:
     """Return the format of a file: as it starts, else as its name says."""
-    if isinstance(path, zarr.Address):
+    if isinstance(path, zarr.places.Address):
         return zarr.FORMAT
     by_content = (each for each in FORMATS if each.is_format(path))
     by_name = (each for each in FORMATS if os.path.isfile(path) and each.is_path(path))
@@ -144,7 +165,7 @@ def write(
         If the file exists, is the input, or cannot be written, its name is that of another format,
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
-    path = zarr.as_path(path)
+    path = zarr.places.as_path(path)
     if tuple(data.shape) != tuple(like.data.shape):
         raise OutputError(
             f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
@@ -153,7 +174,14 @@ def write(
     check_name(path, like)
     made = result_like(path, like)
     records = [record.as_dict()] if isinstance(record, Record) else record or ()
-    written = format_like(made).write(path, data, made, records, overwrite=overwrite)
+    form, options = format_like(made), {"overwrite": overwrite}
+    if form.new_image is not None:
+        opened = form.new_image(path, made, **options)
+    else:
+        opened = new_folder if form is dicom.FORMAT and made.path.is_dir() else new_file
+        opened = opened(path, **options, keep=(made.path, *made.files))
+    with opened as target, writing(path, form.name):
+        written = form.write(target, path, data, made, records)
     return made.notes[len(like.notes) :] + written
 
 
@@ -220,7 +248,7 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
         except FileError:
             if len(names) == 1:
                 raise
-            members = [zarr.as_path(name)]
+            members = [zarr.places.as_path(name)]
         for path in members:
             found.setdefault(os.path.realpath(path), path)
     if not found:
@@ -230,10 +258,10 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
 
 def _members(name: str) -> list[Path]:
     """Return the files that one name stands for."""
-    if isinstance(place := zarr.as_path(name), zarr.Address):
+    if isinstance(place := zarr.places.as_path(name), zarr.places.Address):
         return _at_address(place)
-    if zarr.is_zarr(place):
-        return zarr.images_of(place)
+    if zarr.places.is_zarr(place):
+        return zarr.metadata.images_of(place)
     if os.path.isdir(place) and dicom.is_dicom(place):
         return [place]
     if name and os.path.isdir(place):
@@ -247,26 +275,28 @@ def _members(name: str) -> list[Path]:
     members = [
         image
         for match in sorted(glob.glob(str(place), recursive=True))
-        if not os.path.isdir(match) or zarr.is_zarr(match) or dicom.is_dicom(match)
-        for image in (zarr if zarr.is_zarr(match) else microscopes).images_of(Path(match))
+        if not os.path.isdir(match) or zarr.places.is_zarr(match) or dicom.is_dicom(match)
+        for image in (zarr.metadata if zarr.places.is_zarr(match) else microscopes).images_of(
+            Path(match)
+        )
     ]
     if not members:
         raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
     return members
 
 
-def _at_address(place: zarr.Address) -> list[zarr.Address]:
+def _at_address(place: zarr.places.Address) -> list[zarr.places.Address]:
     """Return the images of OME-Zarr that an address, a pattern or a folder there stands for."""
     if glob.has_magic(str(place)):
-        several = [each for each in place.matching() if zarr.is_zarr(each)]
+        several = [each for each in place.matching() if zarr.places.is_zarr(each)]
         if not several:
             raise FileError(f"No OME-Zarr matches the pattern {place}: check folder and spelling.")
-    elif zarr.is_zarr(place):
+    elif zarr.places.is_zarr(place):
         several = [place]
     else:
         # What holds none is taken for an image, and is said to be missing when it is read.
-        several = [each for each in place.iterdir() if zarr.has_suffix(each)] or [place]
-    return [image for each in several for image in zarr.images_of(each)]
+        several = [each for each in place.iterdir() if zarr.places.has_suffix(each)] or [place]
+    return [image for each in several for image in zarr.metadata.images_of(each)]
 
 
 def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]]:
@@ -278,8 +308,10 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
             path for path in found if has_suffix(path) or not path.is_file() or is_image(path)
         ]
     name = os.fspath(output)
-    folder = zarr.as_path(name)
-    is_folder = folder.is_dir() and not (zarr.has_suffix(folder) or dicom.FORMAT.is_path(folder))
+    folder = zarr.places.as_path(name)
+    is_folder = folder.is_dir() and not (
+        zarr.places.has_suffix(folder) or dicom.FORMAT.is_path(folder)
+    )
     if folder.suffix and not is_folder and not name.endswith(("/", os.sep)):
         if not has_suffix(folder):
             raise OutputError(
@@ -287,9 +319,9 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
                 f"it with {', '.join(each.new_suffix for each in FORMATS)}, or with / for a new "
                 "folder."
             )
-        if zarr.has_suffix(folder) and (plate := zarr.plate_of(images)) is not None:
-            targets = [folder / zarr.within(plate, path) for path in images]
-            zarr.check_plate_target(folder, targets)
+        if zarr.places.has_suffix(folder) and (plate := zarr.metadata.plate_of(images)) is not None:
+            targets = [folder / zarr.metadata.within(plate, path) for path in images]
+            zarr.metadata.check_plate_target(folder, targets)
             return list(zip(images, targets, strict=True))
         if len(images) > 1:
             raise OutputError(
@@ -320,7 +352,7 @@ def _own_names(images: list[Path]) -> list[str]:
 
 
 def _absolute(path: Path) -> Path:
-    return path if isinstance(path, zarr.Address) else Path(os.path.abspath(path))
+    return path if isinstance(path, zarr.places.Address) else Path(os.path.abspath(path))
 
 
 def beside(path: str | os.PathLike, name: str) -> str:
@@ -356,7 +388,7 @@ def check_target(target: Path, inputs: Sequence[Path], written: set[tuple[int, i
     """Check before the work starts that its result can be written, or replace what is there."""
     if not target.parent.is_dir():
         return
-    check = check_folder if zarr.is_zarr_path(target) or target.is_dir() else check_output
+    check = check_folder if zarr.places.is_zarr_path(target) or target.is_dir() else check_output
     check(target, overwrite=True, keep=inputs)
     if target.exists() and identity(target) in written:
         raise OutputError(
@@ -367,7 +399,7 @@ def check_target(target: Path, inputs: Sequence[Path], written: set[tuple[int, i
 
 def identity(path: Path) -> tuple[int, int]:
     """Return the device and inode of a file, the same for all its names."""
-    if isinstance(path, zarr.Address):
+    if isinstance(path, zarr.places.Address):
         return -1, hash(path)
     status = os.stat(path)
     return status.st_dev, status.st_ino

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import operator
 import os
 import tempfile
 import threading
@@ -12,14 +13,19 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.input_checks import check_memory
+from napari_gpu_denoise.files import input_checks
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
+
+_CACHED = 4  # decoded blocks kept in memory,
+_CACHED_BYTES = 2**25  # as long as they do not exceed this; one is always kept
+
+Region = tuple[slice, ...]
 
 
 class Blocks(ABC):
@@ -41,9 +47,10 @@ class Blocks(ABC):
 
     def __getitem__(self, index: Any) -> Any:
         numbers, part, shape = self._select(index)
+        region, inner = _region_of(part, self._block_shape)
         result = np.empty(numbers.shape + shape, self.dtype)
-        for place in np.ndindex(numbers.shape):
-            result[place] = self._block(int(numbers[place]))[part]
+        for place in np.ndindex(numbers.shape) if result.size else ():
+            result[place] = self._region(int(numbers[place]), region)[inner]
         return result[()]
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray:
@@ -60,7 +67,7 @@ class Blocks(ABC):
 
     def reads_by_plane(self, *axes: int) -> bool:
         """Return whether a plane of these two axes can be read without reading the whole file."""
-        return self._outer <= min(axes) and self._numbers.size > 1
+        return hasattr(self, "chunks") or (self._outer <= min(axes) and self._numbers.size > 1)
 
     def as_planes(self) -> Blocks:
         """Return the same pixels, for who reads whole planes."""
@@ -69,9 +76,94 @@ class Blocks(ABC):
     def _whole(self) -> np.ndarray:
         return self[...]
 
+    def _region(self, number: int, region: Region) -> np.ndarray:
+        """Read a region of a block, of at least a pixel."""
+        return self._block(number)[region]
+
     @abstractmethod
     def _block(self, number: int) -> np.ndarray:
         """Read one block, which the caller does not change."""
+
+
+def _region_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> tuple[Region, tuple]:
+    """Return the region that holds what an index selects, and the index into that region.
+
+    Samples of a pixel lie side by side, and are all read.
+    """
+    region, inner = [slice(0, n) for n in shape], list(part)
+    for axis, (one, length) in enumerate(zip(part[:2], shape[:2], strict=True)):
+        chosen = chosen_range(one, length)
+        low, high = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
+        region[axis] = slice(low, high + 1)
+        inner[axis] = slice(None, None, chosen.step) if isinstance(one, slice) else 0
+    return tuple(region), tuple(inner)
+
+
+def runs_of(region: Region, shape: tuple[int, ...]) -> tuple[int, Iterator[int]]:
+    """Return how many values of a region of a block lie side by side, and where each run begins."""
+    lengths = [one.stop - one.start for one in region]
+    cut = [axis for axis, n in enumerate(shape) if lengths[axis] < n]
+    outer = cut[-1] if cut else 0
+    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    first = sum(one.start * step for one, step in zip(region, steps, strict=True))
+    places = np.ndindex(*lengths[:outer])
+    return math.prod(lengths[outer:]), (first + sum(map(operator.mul, at, steps)) for at in places)
+
+
+def read_into(file: Any, values: np.ndarray) -> bool:
+    """Fill an array from a file; return whether that held enough."""
+    rest = memoryview(values.reshape(-1).view(np.uint8))
+    while rest and (count := file.readinto(rest)):
+        rest = rest[count:]
+    return not rest
+
+
+class FileBlocks(Blocks):
+    """Blocks of a file that is open, each read by a function of its number until they are closed.
+
+    Several threads may read. Blocks that were read last are kept. `reading` turns what is raised
+    into a `FileError`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        outer: int,
+        read: Callable[[int], np.ndarray] | None = None,
+        reading: Callable[[Path], Any] = input_checks.reading,
+    ) -> None:
+        super().__init__(shape, dtype, outer)
+        self._path, self._reads, self._named = path, read, reading
+        self._kept: dict[int, np.ndarray] | None = {}  # the block used longest ago comes first
+
+    def close(self) -> None:
+        """End reading; who opened the file closes it."""
+        with self._lock:
+            self._kept = None
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[dict[int, np.ndarray]]:
+        """Let this thread alone read, and yield the blocks that are kept."""
+        with self._lock, self._named(self._path):
+            if self._kept is None:
+                raise input_checks.closed(self._path)
+            yield self._kept
+
+    def _block(self, number: int) -> np.ndarray:
+        with self._reading() as kept:
+            block = kept.pop(number, None)
+            if block is None:
+                most = min(_CACHED, max(1, _CACHED_BYTES // self._block_bytes))
+                while len(kept) >= most:
+                    del kept[next(iter(kept))]
+                block = self._read(number)
+            kept[number] = block
+            return block
+
+    def _read(self, number: int) -> np.ndarray:
+        return self._reads(number)
 
 
 class PartOfBlocks(Blocks):
@@ -137,59 +229,47 @@ class PlaneStore(Blocks):
     def __exit__(self, *error: object) -> None:
         self._made.close()
 
-    def __getitem__(self, index: Any) -> Any:
-        numbers, part, shape = self._select(index)
-        runs = _runs_of(part, self._block_shape)
-        if runs is None:
-            return super().__getitem__(index)
-        result = np.empty(numbers.shape + shape, self.dtype)
-        rows = result.reshape(numbers.size, runs.count, runs.length)
-        for number, block in zip(numbers.flat, rows, strict=True):
-            self._read(int(number), runs, block)
-        return result[()]
-
     def __setitem__(self, index: Any, values: ArrayLike) -> None:
         numbers, part, shape = self._select(index)
         values = np.broadcast_to(values, numbers.shape + shape)
-        runs = _runs_of(part, self._block_shape)
-        for place in np.ndindex(numbers.shape):
-            number = int(numbers[place])
+        region, inner = _region_of(part, self._block_shape)
+        lengths = [one.stop - one.start for one in region]
+        whole = math.prod(shape) == math.prod(lengths)
+        whole &= all(one.step in (None, 1) for one in inner if isinstance(one, slice))
+        for place in np.ndindex(numbers.shape) if values.size else ():
             with self._lock:
-                if runs is None:
-                    block = self._block(number)
-                    block[part] = values[place]
-                    self._write(number, _Runs(0, 1, block.size, block.size), block)
+                if whole:
+                    block = np.ascontiguousarray(values[place], self.dtype)
                 else:
-                    self._write(number, runs, np.ascontiguousarray(values[place], self.dtype))
+                    block = self._region(int(numbers[place]), region)
+                    block[inner] = values[place]
+                self._write(int(numbers[place]), region, block)
 
-    def _write(self, number: int, runs: _Runs, values: np.ndarray) -> None:
+    def _block(self, number: int) -> np.ndarray:
+        return self._region(number, tuple(map(slice, self._block_shape)))
+
+    def _write(self, number: int, region: Region, values: np.ndarray) -> None:
         """Write values of a block."""
         with self._file_errors():
-            for rest in self._rows(number, runs, values):
+            for rest in self._rows(number, region, values):
+                rest = memoryview(rest.view(np.uint8))
                 while rest:
                     rest = rest[self._file.write(rest) :]
 
-    def _block(self, number: int) -> np.ndarray:
-        block = np.empty(self._block_shape, self.dtype)
-        self._read(number, _Runs(0, 1, block.size, block.size), block)
-        return block
-
-    def _read(self, number: int, runs: _Runs, values: np.ndarray) -> None:
+    def _region(self, number: int, region: Region) -> np.ndarray:
+        values = np.empty([one.stop - one.start for one in region], self.dtype)
         with self._lock, self._file_errors():
-            for rest in self._rows(number, runs, values):
-                while rest:
-                    count = self._file.readinto(rest)
-                    if not count:
-                        raise OSError("it is shorter than what was written")
-                    rest = rest[count:]
+            for row in self._rows(number, region, values):
+                if not read_into(self._file, row):
+                    raise OSError("it is shorter than what was written")
+        return values
 
-    def _rows(self, number: int, runs: _Runs, values: np.ndarray) -> Iterator[memoryview]:
-        """Yield the bytes of each run, after going to its place in the file."""
-        size, content = self.dtype.itemsize, memoryview(values.reshape(-1)).cast("B")
-        at, length = number * self._block_bytes + runs.first * size, runs.length * size
-        for row in range(runs.count):
-            self._file.seek(at + row * runs.step * size)
-            yield content[row * length : (row + 1) * length]
+    def _rows(self, number: int, region: Region, values: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield each run of values, after going to its place in the file."""
+        length, firsts = runs_of(region, self._block_shape)
+        for row, first in zip(values.reshape(-1, length), firsts, strict=True):
+            self._file.seek(number * self._block_bytes + first * self.dtype.itemsize)
+            yield row
 
     @contextlib.contextmanager
     def _file_errors(self) -> Iterator[None]:
@@ -200,33 +280,6 @@ class PlaneStore(Blocks):
                 f"The temporary file of the result in {self._folder} cannot be used: "
                 f"{error.strerror or error}."
             ) from error
-
-
-class _Runs(NamedTuple):
-    """Values of a block that follow each other: the first, how many such runs, how far apart."""
-
-    first: int
-    count: int
-    step: int
-    length: int
-
-
-def _runs_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> _Runs | None:
-    """Return where the values of a part of a block lie; None if they are not in equal runs."""
-    if not part:
-        return _Runs(0, 1, 1, 1)
-    rows = chosen_range(part[0], shape[0])
-    width, first, length = math.prod(shape[1:]), 0, 1
-    for one, n in zip(part[1:], shape[1:], strict=True):
-        chosen = chosen_range(one, n)
-        if chosen.step != 1 or not chosen or (length > 1 and len(chosen) < n):
-            return None
-        first, length = first * n + chosen.start, length * len(chosen)
-    if rows.step != 1 or not rows:
-        return None
-    first += rows.start * width
-    whole = length == width
-    return _Runs(first, 1 if whole else len(rows), width, length * (len(rows) if whole else 1))
 
 
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
@@ -371,7 +424,7 @@ class ImageFile:
         FileError if the machine has not enough memory for both.
         """
         if isinstance(self.data, Blocks):
-            check_memory(self.data.nbytes + result, self.path)
+            input_checks.check_memory(self.data.nbytes + result, self.path)
         return replace(self, data=np.asarray(self.data))
 
 
@@ -382,7 +435,8 @@ class Format:
     `suffixes` end the names of its files, of results those of `written` only, if it has any;
     `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for messages.
     `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
-    its name, by default its suffix. With `new_image` large results are written part by part where
+    its name, by default its suffix. What `open_image` opens is held by the stack that it is given,
+    but for ``data``. With `new_image` large results are written part by part where
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
     `write`; `described_anew` returns an image of another format as a new one of this.
     `result_name` returns a name for the result of a file, by default its own. The others do what
@@ -394,7 +448,7 @@ class Format:
     kinds: tuple[str, ...]
     new_suffix: str
     is_format: Callable[[Any], bool]
-    open_stack: Callable[..., contextlib.AbstractContextManager[ImageFile]]
+    open_image: Callable[[Any, contextlib.ExitStack, bool], ImageFile]
     write: Callable[..., tuple[str, ...]] | None
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None

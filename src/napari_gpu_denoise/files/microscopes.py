@@ -10,7 +10,6 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import image_file, input_checks
-from napari_gpu_denoise.files.image_file import Blocks, Channel, Format, ImageFile, PixelMetadata
+from napari_gpu_denoise.files.image_file import (
+    Channel,
+    FileBlocks,
+    Format,
+    ImageFile,
+    PixelMetadata,
+)
 
 SUFFIXES = (".nd2", ".czi", ".lif")
 _MAGICS = {b"\xda\xce\xbe\n": "nd2", b"ZISRAWFILE": "czi", b"p\0\0\0": "lif"}
@@ -136,15 +141,13 @@ def images_of(path: Path) -> list[Path]:
     return [path]
 
 
-@contextlib.contextmanager
-def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
+def open_image(
+    path: Path, held: contextlib.ExitStack, companions_anywhere: bool = False
+) -> ImageFile:
     """Open a scene of a file, by default the first, to read its planes on demand."""
     file, scene = _parts(path)
-    with contextlib.ExitStack() as held:
-        with input_checks.reading(file):
-            picture = _picture(path, file, scene, held)
-        held.callback(picture.data.close)
-        yield picture
+    with input_checks.reading(file):
+        return _picture(path, file, scene, held)
 
 
 def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitStack) -> ImageFile:
@@ -176,12 +179,13 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     inner = [names.index(a) for a in "YXS" if a in names and (a != "S" or sizes[-1] > 1)]
     axes, shape = "".join(names[k] for k in order + inner), [sizes[k] for k in order + inner]
 
-    def plane(*place: int) -> np.ndarray:
-        index = dict(zip(order, place, strict=True))
+    def plane(number: int) -> np.ndarray:
+        place = np.unravel_index(number, shape[: len(order)]) if order else ()
+        index = dict(zip(order, map(int, place), strict=True))
         whole = tuple(index.get(k, 0) for k in outer)
         # Not by workers of dask.
         one = array[whole].data.compute(scheduler="synchronous") if kind == "nd2" else read(whole)
-        return one.reshape(shape[len(order) :])
+        return np.asarray(one).reshape(shape[len(order) :]).astype(dtype, copy=False)
 
     sizes_um = reader.physical_pixel_sizes
     steps = {a: (getattr(sizes_um, b, 0) or 0, "µm") for a, b in own.items() if a in axes}
@@ -191,7 +195,8 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     channels = [Channel(str(name)) for name in reader.channel_names or ()]
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
     shown = PixelMetadata(told, tuple(channels) if named else ())
-    data = Planes(shape, reader.dtype, axes, file, plane)
+    dtype = np.dtype(reader.dtype).newbyteorder("=")
+    data = FileBlocks(file, shape, dtype, len(order), plane)
     rest = (path, (file,), tuple(notes), (), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 
@@ -222,7 +227,15 @@ def _open_czi(file: Path, scene: int, held: contextlib.ExitStack, notes: list[st
     def read(place: tuple[int, ...]) -> np.ndarray:
         firsts = [(a, first) for a, (first, _) in ranges.items() if a not in "YXA"]
         at = {a: first + k for (a, first), k in zip(firsts, place, strict=True)}
-        plane = opened.read_image(S=scene, **at)[0]
+        try:
+            plane = opened.read_image(S=scene, **at)[0]
+        except Exception as error:
+            if "not a subset of the defined image" not in str(error):  # as libCZI says it
+                raise
+            raise FileError(
+                f"{file} lacks planes, as of a run that was stopped: save those that are "
+                "complete as a file of their own."
+            ) from error
         return plane[..., ::-1] if "A" in ranges else plane  # BGR
 
     sizes = [int(np.ptp(each)) for each in ranges.values()]
@@ -281,36 +294,6 @@ def _missing_frames(file: Path) -> str:
     return note if stored < count else ""
 
 
-class Planes(Blocks):
-    """The planes of an image, each read by a function of its place."""
-
-    def __init__(self, shape: Any, dtype: Any, axes: str, path: Path, read: Any) -> None:
-        outer = len(axes) - (3 if axes.endswith("S") else 2)
-        super().__init__(shape, np.dtype(dtype).newbyteorder("="), outer)
-        self._read, self._path = read, path
-
-    def close(self) -> None:
-        """End reading."""
-        self._read = None
-
-    def _block(self, number: int) -> np.ndarray:
-        outer = self.shape[: self._outer]
-        place = tuple(map(int, np.unravel_index(number, outer))) if outer else ()
-        with self._lock, input_checks.reading(self._path):
-            if self._read is None:
-                raise input_checks.closed(self._path)
-            try:
-                plane = self._read(*place)
-            except Exception as error:
-                if "not a subset of the defined image" not in str(error):  # as libCZI says it
-                    raise
-                raise FileError(
-                    f"{self._path} lacks planes, as of a run that was stopped: save those that are "
-                    "complete as a file of their own."
-                ) from error
-        return np.asarray(plane).astype(self.dtype, copy=False)
-
-
 def result_name(path: Path) -> str:
     """Return a name for the result of a scene."""
     file, scene = _parts(path)
@@ -323,7 +306,7 @@ FORMAT = Format(
     kinds=("microscope",),
     new_suffix=".ome.tif",
     is_format=is_microscope,
-    open_stack=open_stack,
+    open_image=open_image,
     write=None,
     is_named=is_named,
     written=(),

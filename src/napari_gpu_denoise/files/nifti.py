@@ -17,7 +17,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,8 +26,8 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import image_file, input_checks
-from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata
-from napari_gpu_denoise.files.output import check_type, new_file
+from napari_gpu_denoise.files.image_file import FileBlocks, Format, ImageFile, PixelMetadata
+from napari_gpu_denoise.files.output import check_type
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
@@ -69,23 +69,20 @@ def is_nifti(path: str | os.PathLike) -> bool:
     return _version_of(start) is not None
 
 
-@contextlib.contextmanager
-def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
+def open_image(
+    path: Path, held: contextlib.ExitStack, companions_anywhere: bool = False
+) -> ImageFile:
     """Open a NIfTI file, to read its planes on demand.
 
     Grey levels are what slope and intercept of the header make of the stored values. It has no
     companions.
     """
-    with contextlib.ExitStack() as held:
-        with input_checks.reading(path):
-            file = held.enter_context(input_checks.open_image(path))
-            size = os.fstat(file.fileno()).st_size
-            packed = file.read(2) == _GZIP
-            file.seek(0)
-            handle = held.enter_context(_unpacked(file)) if packed else file
-            picture = _picture(handle, path, size, packed)
-        held.callback(picture.data.close)
-        yield picture
+    file = held.enter_context(input_checks.open_image(path))
+    size = os.fstat(file.fileno()).st_size
+    packed = file.read(2) == _GZIP
+    file.seek(0)
+    handle = held.enter_context(_unpacked(file)) if packed else file
+    return _picture(handle, path, size, packed)
 
 
 def _unpacked(file: BinaryIO) -> Any:
@@ -242,7 +239,7 @@ def type_of_levels(stored: np.dtype, scaling: tuple[float, float] | None) -> np.
     return np.dtype(np.float32 if fits else np.float64)
 
 
-class Voxels(Blocks):
+class Voxels(FileBlocks):
     """The voxels of a NIfTI file; indexing reads only the planes required.
 
     NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
@@ -263,68 +260,50 @@ class Voxels(Blocks):
         by_plane: bool,
     ) -> None:
         outer = len(shape) - 2 if by_plane else 0
-        super().__init__(shape, type_of_levels(stored, scaling), outer)
-        self._handle, self._path, self._packed = handle, path, packed
+        super().__init__(path, shape, type_of_levels(stored, scaling), outer)
+        self._handle, self._packed = handle, packed
         self._stored, self._offset, self._scaling = stored, offset, scaling
-        self._kept: np.ndarray | None = None
 
-    def close(self) -> None:
-        """End reading; `open_stack` closes the file."""
-        with self._lock:
-            self._handle = self._kept = None
-
-    def _block(self, number: int) -> np.ndarray:
-        with self._lock:
-            if self._outer == 0:
-                if self._kept is None:
-                    self._kept = self._whole()
-                return self._kept
-            block = np.empty(self._block_shape, self.dtype)
-            self._fill(block.reshape(-1), number * block.size)
-            return block
+    def _read(self, number: int) -> np.ndarray:
+        if self._outer == 0:
+            return self._whole()
+        block = np.empty(self._block_shape, self.dtype)
+        self._fill(block.reshape(-1), number * block.size)
+        return block
 
     def _whole(self) -> np.ndarray:
-        with self._lock:
+        with self._reading():
             whole = np.empty(self.shape, self.dtype)
             self._fill(whole.reshape(-1), 0)
             if self._packed:
-                with input_checks.reading(self._path):
-                    self._handle.read(_REST)  # gzip compares its checksum at the end
+                self._handle.read(_REST)  # gzip compares its checksum at the end
             return whole
 
     def _fill(self, out: np.ndarray, first: int) -> None:
         """Read the values from a number on into a flat array."""
-        if self._handle is None:
-            raise input_checks.closed(self._path)
-        with input_checks.reading(self._path):
-            self._handle.seek(self._offset + first * self._stored.itemsize)
-            for start in range(0, out.size, _AT_ONCE):
-                part = out[start : start + _AT_ONCE]
-                values = np.empty(part.shape, self._stored)
-                rest = memoryview(values.view(np.uint8))
-                while rest:
-                    count = self._handle.readinto(rest)
-                    if not count:
-                        raise input_checks.cut_short(self._path)
-                    rest = rest[count:]
-                if self._scaling is None:
-                    part[...] = values
-                    continue
-                slope, inter = self._scaling
-                with np.errstate(over="ignore", invalid="ignore"):
-                    part[...] = values.astype(np.float64) * slope + inter
+        self._handle.seek(self._offset + first * self._stored.itemsize)
+        for start in range(0, out.size, _AT_ONCE):
+            part = out[start : start + _AT_ONCE]
+            values = np.empty(part.shape, self._stored)
+            if not image_file.read_into(self._handle, values):
+                raise input_checks.cut_short(self._path)
+            if self._scaling is None:
+                part[...] = values
+                continue
+            slope, inter = self._scaling
+            with np.errstate(over="ignore", invalid="ignore"):
+                part[...] = values.astype(np.float64) * slope + inter
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
+    file: BinaryIO, path: Path, data: Any, like: ImageFile, records: Sequence[dict]
 ) -> tuple[str, ...]:
     """Write new voxels with the header of another NIfTI file, as `formats.write` does.
 
     The name says whether the file is compressed. The record becomes an extension of the header.
     """
     check_writable(like, data.dtype)
-    keep = (like.path, *like.files)
-    with new_file(path, overwrite=overwrite, keep=keep) as file, contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as opened:
         if path.suffix.lower() == ".gz":
             # Neither name nor time, so that the same call gives the same bytes.
             options = {"filename": "", "mode": "wb", "mtime": 0, "compresslevel": _COMPRESSION}
@@ -409,7 +388,7 @@ FORMAT = Format(
     kinds=("nifti",),
     new_suffix=".nii or .nii.gz",
     is_format=is_nifti,
-    open_stack=open_stack,
+    open_image=open_image,
     check_writable=check_writable,
     write=write,
     described_anew=described_anew,

@@ -66,16 +66,23 @@ class OpenImage(contextlib.ExitStack):
             )
 
 
+@dataclass(frozen=True)
+class Options:
+    """What `run_batch` is told of reading and writing files."""
+
+    overwrite: bool = False
+    resume: bool = False
+    companions_anywhere: bool = False
+    client: Any = None
+
+
 def denoise_file(
     path: Path,
     target: Path,
     run: Run,
+    options: Options,
     *,
     opened: OpenImage | None = None,
-    overwrite: bool,
-    companions_anywhere: bool,
-    resume: bool = False,
-    client: Any = None,
     progress: Progress = SILENT,
     spent: dict[str, float] | None = None,
 ) -> tuple[ImageFile, Record, tuple[str, ...]]:
@@ -88,7 +95,7 @@ def denoise_file(
     Returns the description of the input, the record of the result, and notes about the writing.
     """
     times = [time.monotonic()]
-    with opened or OpenImage(path, companions_anywhere) as source:
+    with opened or OpenImage(path, options.companions_anywhere) as source:
         picture = source.picture
         formats.check_name(target, picture)
         check_numbers(picture.data)
@@ -99,17 +106,19 @@ def denoise_file(
             formats.check_writable(picture, one)
         run = limited(run)
         made_from = fingerprint(picture, run)
-        if formats.format_like(picture).new_image or _is_long(picture, run):
+        new_image = formats.format_like(picture).new_image
+        if streamed := new_image is not None or _is_long(picture, run):
             _make_folder(target)
-            run, why = _run_for(picture, run, progress)
-            options = overwrite, companions_anywhere, resume, client, why, made_from, progress
-            return _Streamed(source, picture, target, run, *options).denoise()
-        largest = max(one.itemsize for one in possible)
-        needed = picture.data.size * largest
-        run.host_memory.check_whole(picture.data.nbytes + needed)
-        with source.unchanged():
-            picture = picture.loaded(result=needed)
+        else:
+            largest = max(one.itemsize for one in possible)
+            needed = picture.data.size * largest
+            run.host_memory.check_whole(picture.data.nbytes + needed)
+            with source.unchanged():
+                picture = picture.loaded(result=needed)
         run, why = _run_for(picture, run, progress)
+        told = {"source": picture.path.name, "recommended": why, "made_from": made_from}
+        if streamed:
+            return _Streamed(source, picture, target, run, options, told, progress).denoise()
     times.append(time.monotonic())
     with run.host_memory.of_buffers(run.memory_limit):
         result = denoise_image(picture.pixels, run, progress=progress)
@@ -118,8 +127,8 @@ def denoise_file(
     image = result.image
     if picture.alpha is not None:
         image = put_together(image, picture.colours, picture.data, picture.alpha)
-    record = _about(result.record, picture, why, made_from)
-    notes = formats.write(target, image, picture, record, overwrite=overwrite)
+    record = replace(result.record, **told)
+    notes = formats.write(target, image, picture, record, overwrite=options.overwrite)
     if spent is not None:
         each = map(operator.sub, (*times[1:], time.monotonic()), times)
         spent.update(zip(("reading", "filtering", "writing"), each, strict=True))
@@ -152,66 +161,60 @@ def _run_for(picture: ImageFile, run: Run, progress: Progress) -> tuple[Run, str
     return replace(run, filter=with_voxel(run.filter, picture)), why
 
 
-def _about(record: Record, picture: ImageFile, why: str, made_from: dict[str, str]) -> Record:
-    """Return a record that names and identifies the file, and why its filter was recommended."""
-    return replace(record, source=picture.path.name, recommended=why, made_from=made_from)
-
-
 @dataclass(frozen=True)
 class _Streamed:
-    """A file that is filtered part by part, or frame by frame, by this process or by workers."""
+    """A file that is filtered part by part, or frame by frame, by this process or by workers.
+
+    `told` is what its record says of the file.
+    """
 
     source: OpenImage
     picture: ImageFile
     target: Path
     run: Run
-    overwrite: bool
-    companions_anywhere: bool
-    resume: bool
-    client: Any
-    why: str
-    made_from: dict[str, str]
+    options: Options
+    told: dict[str, Any]
     progress: Progress
 
     def denoise(self) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Do what `denoise_file` does."""
         ledger: Any = contextlib.nullcontext(Ledger())
-        if not isinstance(self.target, zarr.Address):
-            brief = self.run.limits.brief_seconds
-            ledger = ResumeLedger(self.target, self._wanted(), self.resume, brief)
+        if not isinstance(self.target, zarr.places.Address):
+            brief, resume = self.run.limits.brief_seconds, self.options.resume
+            ledger = ResumeLedger(self.target, self._wanted(), resume, brief)
         new_image = formats.format_like(self.picture).new_image
         with ledger as noted:
             return self._in_place(new_image, noted) if new_image else self._by_planes(noted)
 
     def _wanted(self) -> dict[str, str]:
         """Return what has to be the same for the result of another run to be continued."""
-        if self.client is not None:
+        if self.options.client is not None:
             from napari_gpu_denoise.files.cluster import device_of_this, run_task
 
             work = "device", device_of_this, self.run.device
-            devices = [run_task(self.client, self.progress, *work)]
+            devices = [run_task(self.options.client, self.progress, *work)]
         else:
             used = choose_devices(self.run.device)
             devices = [(each.name, each.platform, each.version, each.driver) for each in used]
         # Of parts also the filter that was recommended, and times of files, are compared.
+        made_from = self.told["made_from"]
         wanted = {
-            "input": [self.made_from["input"], _stamps(self.picture)],
+            "input": [made_from["input"], _stamps(self.picture)],
             "filter or setting": _told(self.run.filter),
             "device": sorted(devices),
         }
-        return self.made_from | _digests(wanted)
+        return made_from | _digests(wanted)
 
     def _in_place(
         self, new_image: Any, ledger: ResumeLedger
     ) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Write parts where they will be, as an OME-Zarr takes them."""
-        options = {"overwrite": self.overwrite, "resumed": bool(ledger.done)}
+        options = {"overwrite": self.options.overwrite, "resumed": bool(ledger.done)}
         if isinstance(ledger, ResumeLedger):
             options["part"] = ledger.image
         with new_image(self.target, self.picture, **options) as made:
-            out = made.finest if self.client is None else made
-            result = self._filtered(self.picture.data, out, ledger)
-            record = _about(result.record, self.picture, self.why, self.made_from)
+            out = made.finest if self.options.client is None else made
+            _, record = self._filtered(self.picture.data, out, ledger)
             made.finish([record.as_dict()])
         return self.picture, record, ()
 
@@ -229,21 +232,23 @@ class _Streamed:
                 made = PlaneStore(shape, dtype, self.target.parent, **options)
                 return opened.enter_context(made)
 
-            result = self._filtered(data, store, ledger)
-            record = _about(result.record, picture, self.why, self.made_from)
-            options = {"overwrite": self.overwrite}
+            result, record = self._filtered(data, store, ledger)
+            options = {"overwrite": self.options.overwrite}
             notes = formats.write(self.target, result.image, picture, record, **options)
             return picture, record, notes
 
-    def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> Result:
+    def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> tuple[Result, Record]:
         run, options = self.run, {"out": out, "ledger": ledger, "progress": self.progress}
         with self.source.unchanged(), run.host_memory.of_buffers(run.memory_limit):
-            if self.client is None:
-                return denoise_image(data, run, **options)
-            from napari_gpu_denoise.files.cluster import denoise_by_workers
+            if self.options.client is None:
+                result = denoise_image(data, run, **options)
+            else:
+                from napari_gpu_denoise.files.cluster import denoise_by_workers
 
-            anywhere = {"companions_anywhere": self.companions_anywhere}
-            return denoise_by_workers(self.client, self.picture, run, **options, **anywhere)
+                client, anywhere = self.options.client, self.options.companions_anywhere
+                options["companions_anywhere"] = anywhere
+                result = denoise_by_workers(client, self.picture, run, **options)
+        return result, replace(result.record, **self.told)
 
 
 def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
@@ -284,7 +289,7 @@ def check_result(target: Path, picture: ImageFile, run: Run) -> None:
 
 def _make_folder(target: Path) -> None:
     """Create the folder of a file if necessary."""
-    if isinstance(target, zarr.Address):
+    if isinstance(target, zarr.places.Address):
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -335,7 +340,7 @@ def _identity(picture: ImageFile) -> list[Any]:
     """Return shape and type of an input, its number in its file, and digests of its content."""
     data, stamps = picture.data, _stamps(picture)
     told = [list(data.shape), str(data.dtype), picture.path.name.partition("#")[2]]
-    if isinstance(picture.path, zarr.Address):
+    if isinstance(picture.path, zarr.places.Address):
         return [*told, stamps, _digest_of_pixels(picture)]
     whole = sum(size for _, size, _ in stamps) <= _WHOLE
     if not whole:
@@ -365,16 +370,13 @@ def _digest_of_blocks(place: str, size: int, count: int, block: int) -> str:
 def _digest_of_pixels(picture: ImageFile) -> str:
     """Return a digest of all pixels of a small image, and of samples of a large one."""
     data, samples = picture.data, hashlib.sha256()
-    y, x = (picture.axes.index(axis) for axis in "YX")
-    outer = [n for axis, n in enumerate(data.shape) if axis not in (y, x)]
     whole = data.nbytes <= _WHOLE
     for share in (0,) if whole else np.linspace(0, 1, _PLACES):
-        place = iter(np.unravel_index(round(share * (int(np.prod(outer)) - 1)), outer or (1,)))
         index = []
-        for axis, n in enumerate(data.shape):
-            first = round(share * max(n - _SIDE, 0))
-            plane = slice(first, first + _SIDE)
-            index.append(slice(n) if whole else plane if axis in (y, x) else int(next(place)))
+        for axis, n in zip(picture.axes, data.shape, strict=True):
+            side = n if whole else min(n, _SIDE if axis in "YX" else 1)
+            first = round(share * (n - side))
+            index.append(slice(first, first + side))
         samples.update(np.ascontiguousarray(data[tuple(index)]).tobytes())
     return samples.hexdigest()
 
@@ -382,10 +384,11 @@ def _digest_of_pixels(picture: ImageFile) -> str:
 def _stamps(picture: ImageFile) -> list[list[Any]]:
     """Return name, size and time of all files of an input; at an address, of its metadata."""
     path = picture.path
-    if isinstance(path, zarr.Address):
+    if isinstance(path, zarr.places.Address):
         # To list all chunks would take long, and memory.
         finest = picture.metadata["arrays"][0].path.strip("/")
-        places = (path / name for name in (*zarr.HEADS, *(f"{finest}/{n}" for n in zarr.HEADS)))
+        folders = path, path / finest
+        places = (folder / name for folder in folders for name in zarr.places.HEADS)
         return [[str(place), *place.stamp()] for place in places]
     return [[name, *_size_and_time(place)] for name, place in _files_of(picture)]
 

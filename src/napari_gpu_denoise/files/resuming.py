@@ -34,9 +34,9 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems t
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
 
 
-def has_result(target: Path | zarr.Address) -> bool:
+def has_result(target: Path | zarr.places.Address) -> bool:
     """Return whether anything has the name of a target, other than an unfinished result."""
-    return target.exists() and not zarr.is_unfinished(target)
+    return target.exists() and not zarr.places.is_unfinished(target)
 
 
 def unfinished_folder(target: Path) -> Path:
@@ -46,24 +46,26 @@ def unfinished_folder(target: Path) -> Path:
     return real.with_name(f".gpu-denoise-{name}.unfinished")
 
 
-def kept_note(target: Path | zarr.Address, error: Exception | None = None) -> str:
-    """Return the message for a partial result, or ''.
+def kept_notes(
+    target: Path | zarr.places.Address | None, error: Exception | None = None
+) -> tuple[str, ...]:
+    """Return a note of where a partial result is kept, if there is one.
 
-    It is '' after an `error` with the value ``resumable=False``, which says itself what to do.
+    There is none after an `error` with the value ``resumable=False``, which says itself what to do.
     """
     resumable = getattr(error, "values", {}).get("resumable", True)
-    if isinstance(target, zarr.Address) or not resumable:
-        return ""
+    if target is None or isinstance(target, zarr.places.Address) or not resumable:
+        return ()
     folder = unfinished_folder(target)
     if not (folder / _LIST).is_file():
-        return ""
+        return ()
     fact = f"The finished parts of {target} are kept in the hidden folder {folder}"
-    return Note(fact, "repeat the run with resume=True", code="kept")
+    return (Note(fact, "repeat the run with resume=True", code="kept"),)
 
 
-def remove_unfinished(target: Path | zarr.Address) -> None:
+def remove_unfinished(target: Path | zarr.places.Address) -> None:
     """Remove what is left of the work on a complete result, unless another run writes it."""
-    if not isinstance(target, zarr.Address) and unfinished_folder(target).exists():
+    if not isinstance(target, zarr.places.Address) and unfinished_folder(target).exists():
         with contextlib.suppress(OutputError), ResumeLedger(target, {}, False):
             pass
 

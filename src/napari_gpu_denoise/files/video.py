@@ -18,8 +18,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import image_file, input_checks
-from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile, PixelMetadata
-from napari_gpu_denoise.files.output import new_file, writing
+from napari_gpu_denoise.files.image_file import FileBlocks, Format, ImageFile, PixelMetadata
 
 SUFFIXES = (".mkv", ".avi", ".mp4", ".m4v", ".mov", ".webm", ".wmv", ".mpg", ".mpeg")
 _EBML, _SEGMENT = b"\x1aE\xdf\xa3", b"\x18\x53\x80\x67\x01"  # of Matroska
@@ -50,15 +49,12 @@ def _container_of(start: bytes) -> str | None:
     return next(found, None)
 
 
-@contextlib.contextmanager
-def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
+def open_image(
+    path: Path, held: contextlib.ExitStack, companions_anywhere: bool = False
+) -> ImageFile:
     """Open the first video stream of a file, to decode its frames on demand."""
-    with contextlib.ExitStack() as held:
-        with _decoding(path):
-            file = held.enter_context(input_checks.open_image(path))
-            picture = _picture(path, file)
-        held.callback(picture.data.close)
-        yield picture
+    with _decoding(path):
+        return _picture(path, held.enter_context(input_checks.open_image(path)))
 
 
 def _picture(path: Path, file: BinaryIO) -> ImageFile:
@@ -192,7 +188,7 @@ def _opened(path: Path, file: BinaryIO) -> Any:
     return opened
 
 
-class VideoFrames(Blocks):
+class VideoFrames(FileBlocks):
     """The frames of a video: grey levels if none has colours, else RGB.
 
     Frames are best read in order: others are decoded from the frame before them that is stored as a
@@ -204,7 +200,7 @@ class VideoFrames(Blocks):
     ) -> None:
         self._path, self._file, self._times, self._keys = path, file, times, keys
         self._places = {time: k for k, time in enumerate(times)}
-        self._kept: dict[int, Any] = {}
+        self._decoded: dict[int, Any] = {}
         self._restart()
         first = self._frame(0)
         layout = first.format
@@ -220,37 +216,33 @@ class VideoFrames(Blocks):
         if first.interlaced_frame:
             notes.append("The frames are interlaced, and filtered as they are.")
         dtype = np.dtype(np.uint8 if self.bits <= 8 else np.uint16)
-        self._colours, self._size = True, (first.height, first.width)
-        super().__init__((count, *self._size, 3), dtype, 1)
+        self._size = (first.height, first.width)
         numbers = sorted({k * (count - 1) // (_SAMPLED - 1) for k in range(_SAMPLED)})
         self._colours = any(_grey_levels(self._frame(k), self.bits) is None for k in numbers)
-        if not self._colours:
-            super().__init__((count, *self._size), dtype, 1)
-            if _may_have_colours(layout):
-                notes.append("The frames have no colours: they are read as grey levels (luma).")
+        shape = (count, *self._size, *[3] * self._colours)
+        super().__init__(path, shape, dtype, 1, reading=_decoding)
+        if not self._colours and _may_have_colours(layout):
+            notes.append("The frames have no colours: they are read as grey levels (luma).")
 
     def close(self) -> None:
-        """End decoding; `open_stack` closes the file."""
+        super().close()
         self._file = self._frames = None
-        self._kept = {}
+        self._decoded = {}
 
-    def _block(self, number: int) -> np.ndarray:
-        with self._lock, _decoding(self._path):
-            if self._file is None:
-                raise input_checks.closed(self._path)
-            frame = self._frame(number)
-            if (frame.height, frame.width) != self._size:
-                raise FileError(f"Frame {number} of {self._path} has another size: cut it off.")
-            if frame.is_corrupt and not self._damage_noted:
-                raise FileError(f"Frame {number} of {self._path} is damaged: cut it off.")
-            if self._colours:
-                return frame.to_ndarray(format="rgb24" if self.bits <= 8 else "rgb48le")
-            if (levels := _grey_levels(frame, self.bits)) is None:
-                raise FileError(
-                    f"Frame {number} of {self._path} has colours, which those looked at have not: "
-                    "convert it, for example with ffmpeg -pix_fmt bgr0 -c:v ffv1."
-                )
-            return levels.astype(self.dtype)
+    def _read(self, number: int) -> np.ndarray:
+        frame = self._frame(number)
+        if (frame.height, frame.width) != self._size:
+            raise FileError(f"Frame {number} of {self._path} has another size: cut it off.")
+        if frame.is_corrupt and not self._damage_noted:
+            raise FileError(f"Frame {number} of {self._path} is damaged: cut it off.")
+        if self._colours:
+            return frame.to_ndarray(format="rgb24" if self.bits <= 8 else "rgb48le")
+        if (levels := _grey_levels(frame, self.bits)) is None:
+            raise FileError(
+                f"Frame {number} of {self._path} has colours, which those looked at have not: "
+                "convert it, for example with ffmpeg -pix_fmt bgr0 -c:v ffv1."
+            )
+        return levels.astype(self.dtype)
 
     def _restart(self) -> None:
         """Go to the first frame."""
@@ -262,8 +254,8 @@ class VideoFrames(Blocks):
 
     def _frame(self, number: int) -> Any:
         """Decode a frame."""
-        if number in self._kept:
-            return self._kept[number]
+        if number in self._decoded:
+            return self._decoded[number]
         if not self._next <= number < self._next + _AHEAD:
             key = bisect_right(self._keys, self._times[number]) - 1 if self._times else -1
             if key > 0:
@@ -275,9 +267,9 @@ class VideoFrames(Blocks):
             place = self._places.get(frame.pts, self._next)
             self._next = place + 1
             if place >= number - _KEPT:
-                self._kept[place] = frame
-                while len(self._kept) > _KEPT:
-                    del self._kept[next(iter(self._kept))]
+                self._decoded[place] = frame
+                while len(self._decoded) > _KEPT:
+                    del self._decoded[next(iter(self._decoded))]
             if place == number:
                 return frame
             if place > number:
@@ -318,7 +310,7 @@ def _grey_levels(frame: Any, bits: int) -> np.ndarray | None:
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
+    file: BinaryIO, path: Path, data: Any, like: ImageFile, records: Sequence[dict]
 ) -> tuple[str, ...]:
     """Write frames as a lossless video with the times of another, as `formats.write` does.
 
@@ -333,25 +325,21 @@ def write(
     given = ("rgb48le" if wide else "rgb24") if colours else layout
     if colours:
         most = 2 ** (8 * dtype.itemsize) - 1
-    keep = (like.path, *like.files)
-    with contextlib.ExitStack() as opened:
-        file = opened.enter_context(new_file(path, overwrite=overwrite, keep=keep))
-        opened.enter_context(writing(path, "video"))
-        with av.open(file, "w", format="matroska") as container:
-            lines = [image_file.record_line(each) for each in (*like.history, *records)]
-            container.metadata[_RECORDS] = "\n".join(lines)
-            stream = container.add_stream("ffv1", rate=told["rate"].limit_denominator(2**30))
-            stream.height, stream.width = like.data.shape[1:3]
-            stream.pix_fmt, stream.options = layout, {"level": "3", "slicecrc": "1"}
-            base = told["base"] if told["times"] else 1 / told["rate"]
-            stream.time_base = stream.codec_context.time_base = base
-            for number, time in enumerate(told["times"] or range(len(data))):
-                pixels, beyond = image_file.rounded(data[number], dtype, 0, most)
-                clipped += beyond
-                frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format=given)
-                frame.pts, frame.time_base = time, base
-                container.mux(stream.encode(frame))
-            container.mux(stream.encode(None))
+    with av.open(file, "w", format="matroska") as container:
+        lines = [image_file.record_line(each) for each in (*like.history, *records)]
+        container.metadata[_RECORDS] = "\n".join(lines)
+        stream = container.add_stream("ffv1", rate=told["rate"].limit_denominator(2**30))
+        stream.height, stream.width = like.data.shape[1:3]
+        stream.pix_fmt, stream.options = layout, {"level": "3", "slicecrc": "1"}
+        base = told["base"] if told["times"] else 1 / told["rate"]
+        stream.time_base = stream.codec_context.time_base = base
+        for number, time in enumerate(told["times"] or range(len(data))):
+            pixels, beyond = image_file.rounded(data[number], dtype, 0, most)
+            clipped += beyond
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format=given)
+            frame.pts, frame.time_base = time, base
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
     if not clipped:
         return ()
     return (f"{clipped} values are beyond the range of the video, and became its ends.",)
@@ -363,7 +351,7 @@ FORMAT = Format(
     kinds=("video",),
     new_suffix=".mkv",
     is_format=is_video,
-    open_stack=open_stack,
+    open_image=open_image,
     write=write,
     written=(".mkv",),
     becomes=("TIFF", "OME-Zarr"),

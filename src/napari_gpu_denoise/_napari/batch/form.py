@@ -19,6 +19,7 @@ from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
+from napari_gpu_denoise.files.one_file import Options
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.request import Run
@@ -156,8 +157,8 @@ class BatchForm(QtWidgets.QWidget):
         """Return the batch of files; raises `DenoiseError` if it does not fit together."""
         if not paths:
             raise FileError("There are no files in the list: add some, or drop them onto it.")
-        options = self.existing.currentData() | ({"resume": True} if resume else {})
-        return Batch(tuple(paths), dict(pair(list(paths), self.folder())), self.run(), **options)
+        options = Options(**self.existing.currentData() | ({"resume": True} if resume else {}))
+        return Batch(tuple(paths), dict(pair(list(paths), self.folder())), self.run(), options)
 
     def folder(self) -> str:
         """Return the folder of the results; raises `OutputError` if there is none."""
@@ -188,7 +189,7 @@ def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tupl
     """Return the command for a shell, and remarks on its differences from the panel."""
     run = batch.run
     words = snippets.filter_words(run, inputs_of(rows), folder, run.axes)
-    words += [f"--{name}" for name in _OPTIONS if getattr(batch, name)]
+    words += [f"--{name}" for name in _OPTIONS if getattr(batch.options, name)]
     remarks = []
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in each file.")
@@ -201,7 +202,7 @@ def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
     given: dict[str, Any] = {**snippets.noise_argument(run), "output": folder}
     given |= {"axes": run.axes} if run.axes else {}
     given |= snippets.common_arguments(run) | {
-        name: True for name in _OPTIONS if getattr(batch, name)
+        name: True for name in _OPTIONS if getattr(batch.options, name)
     }
     listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
     return (

@@ -54,8 +54,8 @@ class Row(QtWidgets.QTreeWidgetItem):
         self.path, self.given = path, given
         self.header: Header | None = None
         # A field of a plate has no name of its own.
-        field = zarr.is_zarr(path) and not zarr.has_suffix(path)
-        super().__init__([zarr.name_of(path) if field else path.name])
+        field = zarr.places.is_zarr(path) and not zarr.places.has_suffix(path)
+        super().__init__([zarr.metadata.name_of(path) if field else path.name])
         self.setToolTip(FILE, wrapped(str(path)))
         self.wait()
 
@@ -180,7 +180,7 @@ def folder_for(name: str) -> str:
     if given.is_dir() and not formats.is_image(given):
         return str(given / "denoised")
     # Not in an OME-Zarr that a field is part of.
-    whole = [each for each in (given, *given.parents) if zarr.has_suffix(each)]
+    whole = [each for each in (given, *given.parents) if zarr.places.has_suffix(each)]
     return str((whole[-1] if whole else given).parent / "denoised")
 
 

@@ -54,7 +54,7 @@ def _asked(panel: QWidget, request: Request, size: int) -> Path | None:
     )
     if not name:
         return None
-    return Path(name if zarr.has_suffix(name) else f"{name}.ome.zarr")
+    return Path(name if zarr.places.has_suffix(name) else f"{name}.ome.zarr")
 
 
 def add_layers(viewer: Viewer, outcome: Outcome, title: str, keep: bool = True) -> list[Replaced]:

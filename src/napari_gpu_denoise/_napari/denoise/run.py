@@ -151,7 +151,7 @@ def _written(request: Request, image: Any, run: Run, progress: Progress) -> Resu
     source = request.source
     attributes = {**source.attributes, "name": source.name}
     like, earlier = writing.described(request.target, image, attributes, run.axes)
-    with zarr.new_image(request.target, like, overwrite=False) as made:
+    with zarr.FORMAT.new_image(request.target, like, overwrite=False) as made:
         result = denoise.denoise_image(image, run, out=made.finest, progress=progress)
         progress.stage("writing the coarser levels")
         made.finish([*earlier, result.record.as_dict()])

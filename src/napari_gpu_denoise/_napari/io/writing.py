@@ -286,8 +286,8 @@ def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile,
     inputs = tuple(path for path in inputs if path.exists())
     source = inputs[0] if inputs else Path(name)
     like = ImageFile(data, axes, "", {}, source, inputs, pixel_metadata=pixel_metadata)
-    if zarr.has_suffix(path):
-        return zarr.described_anew(like, first.name), data
+    if zarr.places.has_suffix(path):
+        return zarr.FORMAT.described_anew(like, first.name), data
     like = tiff.described_anew(like, name)
     if like.kind == "plain":
         notes.append(

@@ -4,13 +4,13 @@ A file is read into an `ImageFile`, which carries the tags and text that describ
 in the file. `write` puts new pixels under the same description, so that axes, voxel size, units,
 time interval and channel names need no translation between formats and none of them can get lost.
 
-`open_stack` reads the planes of an image when they are asked for, and a `PlaneStore` keeps those of
+Planes of an image are read when they are asked for, and a `PlaneStore` keeps those of
 a result in a file until `write` gets them, so that neither need be in memory as a whole. Large
 planes are read and written tile by tile, or in bands of rows.
 """
 
 from napari_gpu_denoise.files.image_file import Format
-from napari_gpu_denoise.files.tiff.reading import LargePlanes, Planes, is_tiff, open_stack
+from napari_gpu_denoise.files.tiff.reading import LargePlanes, Planes, is_tiff, open_image
 from napari_gpu_denoise.files.tiff.writing import check_writable, described_anew, lettered, write
 
 FORMAT = Format(
@@ -19,10 +19,10 @@ FORMAT = Format(
     kinds=("ome", "imagej", "plain"),
     new_suffix=".tif",
     is_format=is_tiff,
-    open_stack=open_stack,
+    open_image=open_image,
     check_writable=check_writable,
     write=write,
     described_anew=described_anew,
 )
 
-__all__ = ["FORMAT", "LargePlanes", "Planes", "described_anew", "lettered", "open_stack", "write"]
+__all__ = ["FORMAT", "LargePlanes", "Planes", "described_anew", "lettered", "write"]

@@ -23,11 +23,14 @@ import tifffile
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import FORMAT_NAMES, image_file, input_checks
-from napari_gpu_denoise.files.image_file import Blocks, Channel, ImageFile, PixelMetadata
+from napari_gpu_denoise.files.image_file import (
+    Channel,
+    FileBlocks,
+    ImageFile,
+    PixelMetadata,
+    Region,
+)
 from napari_gpu_denoise.files.tiff import imagej, ome_xml
-
-_CACHED = 4  # decoded blocks kept in memory,
-_CACHED_BYTES = 2**25  # as long as they do not exceed this; one is always kept
 
 _lock = threading.Lock()
 _handlers: list[logging.Handler] = []
@@ -72,7 +75,7 @@ def grey(series: tifffile.TiffPageSeries) -> tuple[tuple[int, ...], str]:
     return tuple(length for length, _ in kept), "".join(axis for _, axis in kept)
 
 
-class Planes(Blocks):
+class Planes(FileBlocks):
     """The pixels of an image in a TIFF file; indexing reads only the pages required.
 
     NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
@@ -95,57 +98,32 @@ class Planes(Blocks):
         stored = series.dtype if self._contiguous or scaled else series.keyframe.dtype
         stored = stored.newbyteorder("=")
         number = np.dtype(np.uint8) if stored.kind == "b" else stored  # which filters take
-        super().__init__(shape, np.dtype(np.int16) if signed16 else number, outer)
-        self._stored, self._signed16 = stored, signed16
-        self._path = path
-        self._series: tifffile.TiffPageSeries | None = series
-        self._kept: dict[int, np.ndarray] = {}  # the block used longest ago comes first
-
-    def close(self) -> None:
-        """End reading; `open_stack` closes the file."""
-        with self._lock:
-            self._series = None
-            self._kept.clear()
-
-    def _block(self, number: int) -> np.ndarray:
-        with self._lock:
-            block = self._kept.pop(number, None)
-            if block is None:
-                most = min(_CACHED, max(1, _CACHED_BYTES // self._block_bytes))
-                while len(self._kept) >= most:
-                    del self._kept[next(iter(self._kept))]
-                if self._outer == 0:
-                    block = self._whole()
-                else:
-                    with self._reading() as series:
-                        block = self._shown(self._read(series, number), self._block_shape)
-            self._kept[number] = block
-            return block
+        number = np.dtype(np.int16) if signed16 else number
+        super().__init__(path, shape, number, outer, reading=listening)
+        self._stored, self._signed16, self._series = stored, signed16, series
 
     def _whole(self) -> np.ndarray:
-        with self._lock, self._reading() as series:
-            for page in () if self._contiguous else series:
+        with self._reading():
+            for page in () if self._contiguous else self._series:
                 self._check_coded(page)
-            return self._shown(series.asarray(), self.shape)
+            return self._shown(self._series.asarray(), self.shape)
 
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[tifffile.TiffPageSeries]:
-        if self._series is None:
-            raise input_checks.closed(self._path)
-        with listening(self._path):
-            yield self._series
-
-    def _read(self, series: tifffile.TiffPageSeries, number: int) -> np.ndarray:
+    def _read(self, number: int) -> np.ndarray:
+        series, page = self._series, None if self._contiguous else self._series[number]
+        if self._outer == 0:
+            return self._whole()
         if self._contiguous:
             handle = series.parent.filehandle
             dtype = self._stored.newbyteorder(series.parent.byteorder)
-            count = self._block_bytes // dtype.itemsize
-            return handle.read_array(dtype, count, series.dataoffset + number * self._block_bytes)
-        if (page := series[number]) is None:
-            return np.zeros(self._block_shape, self._stored)
-        self._check_coded(page)
-        with _open_file(page.parent):
-            return page.asarray()
+            start = series.dataoffset + number * self._block_bytes
+            pixels = handle.read_array(dtype, self._block_bytes // dtype.itemsize, start)
+        elif page is None:
+            pixels = np.zeros(self._block_shape, self._stored)
+        else:
+            self._check_coded(page)
+            with _open_file(page.parent):
+                pixels = page.asarray()
+        return self._shown(pixels, self._block_shape)
 
     def _check_coded(self, page: Any, numbers: Iterable[int] | None = None) -> None:
         """Refuse strips or tiles in which larger images are encoded, before they are decoded."""
@@ -237,62 +215,37 @@ class LargePlanes(Planes):
         keyframe = page.keyframe
         return not keyframe.is_tiled and keyframe.is_final and page.is_contiguous
 
-    def reads_by_plane(self, *axes: int) -> bool:
-        """Return whether a plane of these two axes can be read without reading the whole file."""
-        return True
-
     def as_planes(self) -> image_file.PartOfBlocks:
         return image_file.PartOfBlocks(self, (slice(None),) * self.ndim)
 
-    def __getitem__(self, index: Any) -> Any:
-        numbers, part, shape = self._select(index)
-        region, inner = _region_of(part, self._block_shape)
-        if numbers.size == 1:
-            return self._region(int(numbers.flat[0]), region)[inner].reshape(numbers.shape + shape)[
-                ()
-            ]
-        result = np.empty(numbers.shape + shape, self.dtype)
-        for place in np.ndindex(numbers.shape):
-            result[place] = self._region(int(numbers[place]), region)[inner]
-        return result[()]
-
-    def _region(self, number: int, region: tuple[slice, ...]) -> np.ndarray:
-        """Read a region of a plane, of at least a pixel."""
+    def _region(self, number: int, region: Region) -> np.ndarray:
         shape = tuple(one.stop - one.start for one in region)
-        if 0 in shape:
-            return np.empty(shape, self.dtype)
-        with self._lock, self._reading() as series:
-            if self._contiguous:
-                start = series.dataoffset + number * self._block_bytes
-                return self._shown(self._rows(series, start, region, shape), shape)
-            if (page := series[number]) is None:
+        with self._reading():
+            page = self._series if self._contiguous else self._series[number]
+            if page is None:
                 return self._shown(np.zeros(shape, self._stored), shape)
             with _open_file(page.parent):
-                if self._by_rows(page):
+                if self._contiguous:
+                    start = page.dataoffset + number * self._block_bytes
+                    pixels = self._rows(page, start, region, shape)
+                elif self._by_rows(page):
                     pixels = self._rows(page, page.dataoffsets[0], region, shape)
                 else:
                     pixels = self._segments(page, region, shape)
                 return self._shown(pixels, shape)
 
-    def _rows(
-        self, page: Any, start: int, region: tuple[slice, ...], shape: tuple[int, ...]
-    ) -> np.ndarray:
+    def _rows(self, page: Any, start: int, region: Region, shape: tuple[int, ...]) -> np.ndarray:
         handle, dtype = page.parent.filehandle, self._stored.newbyteorder(page.parent.byteorder)
         pixels = np.empty(shape, dtype)
-        samples = math.prod(shape[2:])
-        width = self._block_shape[1] * samples
-        first, row = region[0].start * width + region[1].start * samples, shape[1] * samples
-        if row == width:
-            row *= shape[0]  # at once
-        flat = pixels.reshape(-1, row)
-        for number in range(len(flat)):
-            handle.seek(start + (first + number * width) * dtype.itemsize)
-            if handle.readinto(memoryview(flat[number]).cast("B")) != flat[number].nbytes:
+        length, firsts = image_file.runs_of(region, self._block_shape)
+        for row, first in zip(pixels.reshape(-1, length), firsts, strict=True):
+            handle.seek(start + first * dtype.itemsize)
+            if not image_file.read_into(handle, row):
                 raise input_checks.cut_short(self._path)
         return pixels
 
     def _segments(
-        self, page: tifffile.TiffPage, region: tuple[slice, ...], shape: tuple[int, ...]
+        self, page: tifffile.TiffPage, region: Region, shape: tuple[int, ...]
     ) -> np.ndarray:
         handle, keyframe = page.parent.filehandle, page.keyframe
         ny, nx = self.chunks[self._outer : self._outer + 2]
@@ -331,24 +284,6 @@ class LargePlanes(Planes):
         return pixels
 
 
-def _region_of(
-    part: tuple[int | slice, ...], shape: tuple[int, ...]
-) -> tuple[tuple[slice, ...], tuple[int | slice, ...]]:
-    """Return the region that holds what an index selects, and the index into that region.
-
-    Samples of a pixel lie side by side, and are all read.
-    """
-    region, inner = [slice(0, n) for n in shape], list(part)
-    for axis, (one, length) in enumerate(zip(part[:2], shape[:2], strict=True)):
-        if not isinstance(one, slice):
-            region[axis], inner[axis] = slice(one, one + 1), 0
-            continue
-        chosen = range(length)[one]
-        low, high = sorted((chosen[0], chosen[-1])) if chosen else (0, -1)
-        region[axis], inner[axis] = slice(low, high + 1), slice(None, None, chosen.step)
-    return tuple(region), tuple(inner)
-
-
 # Tags that are copied, since they hold no offsets into the file: texts, origin, ICC profile, XMP,
 # georeference. ImageDescription and Software are handled separately: they may hold records.
 _CARRIED = (269, 271, 272, 274, 285, 286, 287, 306, 315, 316, 333, 700, 33432, 33550, 33922, 34264)
@@ -374,38 +309,35 @@ def is_tiff(path: str | os.PathLike) -> bool:
     return start[:4] in _MAGIC and start[128:] != b"DICM"
 
 
-@contextlib.contextmanager
-def open_stack(path: Path, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
+def open_image(
+    path: Path, held: contextlib.ExitStack, companions_anywhere: bool = False
+) -> ImageFile:
     """Open the first image of a TIFF file, to read its planes on demand.
 
-    Yields what `formats.read` returns, but ``data`` is a `Planes`. It can be indexed until the
-    block ends, and raises `FileError` for a plane that turns out to be damaged. The rest stays
-    valid, so that `write` still takes the image for its metadata.
+    ``data`` is a `Planes`, which raises `FileError` for a plane that turns out to be damaged. The
+    rest stays valid when the file is closed, so that `write` still takes the image for its
+    metadata.
     """
-    with contextlib.ExitStack() as held:
-        # Errors that the caller raises in its block are not about reading this file.
-        with listening(path) as log:
-            file = held.enter_context(input_checks.open_image(path))
-            if not is_tiff(path):
-                raise FileError(f"{path} is not a {FORMAT_NAMES} file: only these can be read.")
-            # Micro-Manager files also hold OME-XML, which says more than their own index.
-            options: dict[str, Any] = {"offset": 0, "is_mmstack": False}
-            tif = held.enter_context(tifffile.TiffFile(file, **options))
-            if min(tif.pages.first.shape, default=0) < 0:
-                # tifffile would look for its series without end.
-                raise FileError(
-                    f"{path} declares pages of {tif.pages.first.shape} pixels: it is damaged."
-                )
-            outside: tuple[str, ...] = ()
-            if tif.ome_metadata:
-                check_planes(tif, path)
-                where = path.parent, companions_anywhere
-                xml, outside = ome_xml.keep_inside(tif.ome_metadata, *where)
-                if outside:
-                    tif = held.enter_context(tifffile.TiffFile(file, omexml=xml, **options))
-            picture = _picture(tif, path, log, outside)
-        held.callback(picture.data.close)
-        yield picture
+    with listening(path) as log:
+        file = held.enter_context(input_checks.open_image(path))
+        if not is_tiff(path):
+            raise FileError(f"{path} is not a {FORMAT_NAMES} file: only these can be read.")
+        # Micro-Manager files also hold OME-XML, which says more than their own index.
+        options: dict[str, Any] = {"offset": 0, "is_mmstack": False}
+        tif = held.enter_context(tifffile.TiffFile(file, **options))
+        if min(tif.pages.first.shape, default=0) < 0:
+            # tifffile would look for its series without end.
+            raise FileError(
+                f"{path} declares pages of {tif.pages.first.shape} pixels: it is damaged."
+            )
+        outside: tuple[str, ...] = ()
+        if tif.ome_metadata:
+            check_planes(tif, path)
+            where = path.parent, companions_anywhere
+            xml, outside = ome_xml.keep_inside(tif.ome_metadata, *where)
+            if outside:
+                tif = held.enter_context(tifffile.TiffFile(file, omexml=xml, **options))
+        return _picture(tif, path, log, outside)
 
 
 def _picture(
@@ -425,16 +357,8 @@ def _picture(
         for name in outside[:1]
     ]
     files, pages = stored_files(tif, path, series, log, notes)
-    kind, metadata = series.kind, _metadata(tif, series)
-    if kind == "ome":
-        xml = metadata["xml"] = tif.ome_metadata
-        told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
-        metadata["image"], history, shown = told
-    elif kind == "imagej":
-        history, shown = _imagej(tif, series, metadata, notes)
-    else:
-        kind = "plain"
-        history, shown = _plain(tif, series, metadata, notes)
+    metadata = _metadata(tif, series)
+    kind, history, shown = _told(tif, series, metadata, notes)
     if len(tif.series) > 1:
         which = "first" if series is tif.series[0] else "first that is no reduced one or mask"
         used = f"the {which}, {series.axes} {series.shape}, was used"
@@ -475,27 +399,23 @@ def _metadata(tif: tifffile.TiffFile, series: tifffile.TiffPageSeries) -> dict[s
     }
 
 
-def _imagej(
+def _told(
     tif: tifffile.TiffFile,
     series: tifffile.TiffPageSeries,
     metadata: dict[str, Any],
     notes: list[str],
-) -> tuple:
-    """Return the records and the display of a file of ImageJ."""
-    page = series.keyframe
-    kept = metadata["imagej"] = imagej.read_kept(page, notes)
-    metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
-    told = imagej.read_shown(tif.imagej_metadata, page, kept)
-    return image_file.records_in(imagej.info_of(kept)), told
-
-
-def _plain(
-    tif: tifffile.TiffFile,
-    series: tifffile.TiffPageSeries,
-    metadata: dict[str, Any],
-    notes: list[str],
-) -> tuple:
-    """Return the records and the display of a file that is neither of OME nor of ImageJ."""
+) -> tuple[str, tuple[dict, ...], PixelMetadata]:
+    """Return the kind of a file, its records, and how it is shown, and add to its metadata."""
+    if series.kind == "ome":
+        xml = metadata["xml"] = tif.ome_metadata
+        told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
+        metadata["image"], history, shown = told
+        return "ome", history, shown
+    if series.kind == "imagej":
+        kept = metadata["imagej"] = imagej.read_kept(series.keyframe, notes)
+        metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
+        shown = imagej.read_shown(tif.imagej_metadata, series.keyframe, kept)
+        return "imagej", image_file.records_in(imagej.info_of(kept)), shown
     history = image_file.records_in((metadata["software"] or b"").decode("ascii", "replace"))
     shown = _described(metadata["descriptions"])
     if series.kind not in ("shaped", "uniform", "generic"):
@@ -503,7 +423,7 @@ def _plain(
     elif tif.is_ome:
         metadata["descriptions"] = []
         notes.append("The OME-XML does not describe these pixels and is not kept.")
-    return history, shown
+    return "plain", history, shown
 
 
 def _raw(tag: tifffile.TiffTag | None) -> bytes | None:

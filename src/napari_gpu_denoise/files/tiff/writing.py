@@ -16,7 +16,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, PlaneStore, record_line
-from napari_gpu_denoise.files.output import check_type, new_file, writing
+from napari_gpu_denoise.files.output import check_type, writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
 from napari_gpu_denoise.image.threads import ahead
@@ -40,42 +40,32 @@ _UNASSOCIATED_ALPHA = 2
 
 
 def write(
-    path: Path, data: Any, like: ImageFile, records: Sequence[dict] = (), *, overwrite: bool = False
-) -> tuple[str, ...]:
-    """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
-    _check_dtype(like, data.dtype)
-    notes: list[str] = []
-    with new_file(path, overwrite=overwrite, keep=(like.path, *like.files)) as file:
-        _encode(file, path, data, like, records, notes)
-    return tuple(notes)
-
-
-def check_writable(like: ImageFile, dtype: np.dtype) -> None:
-    """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
-    _check_dtype(like, dtype)
-    # A small image with all the tags of the large one.
-    separate, depth, y, x, contiguous = like.metadata["stored"]
-    stored = (separate, min(depth, 2), min(y, 16), min(x, 16), contiguous)
-    small = np.zeros(stored, dtype)
-    like = replace(like, data=small, metadata={**like.metadata, "stored": stored})
-    _encode(io.BytesIO(), like.path, small, like, (), [])
-
-
-def _encode(
     file: BinaryIO,
     path: Path,
     data: np.ndarray | Planes | PlaneStore,
     like: ImageFile,
     records: Sequence[dict],
-    notes: list[str],
-) -> None:
-    """Write a whole TIFF file; `path` is what an error names."""
-    with writing(path, "TIFF"):
-        options = _prepare(data.dtype, like, records, notes)
-        pages = pages_of(data, like.metadata, options)
-        layout = {"bigtiff": options.pop("bigtiff"), "byteorder": like.metadata["byteorder"]}
-        with tifffile.TiffWriter(file, **layout, ome=False, imagej=False) as tif:
-            tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
+) -> tuple[str, ...]:
+    """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
+    _check_dtype(like, data.dtype)
+    notes: list[str] = []
+    options = _prepare(data.dtype, like, records, notes)
+    pages = pages_of(data, like.metadata, options)
+    layout = {"bigtiff": options.pop("bigtiff"), "byteorder": like.metadata["byteorder"]}
+    with tifffile.TiffWriter(file, **layout, ome=False, imagej=False) as tif:
+        tif.write(pages, metadata=None, buffersize=_ENCODED_AT_ONCE, **options)
+    return tuple(notes)
+
+
+def check_writable(like: ImageFile, dtype: np.dtype) -> None:
+    """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
+    # A small image with all the tags of the large one.
+    separate, depth, y, x, contiguous = like.metadata["stored"]
+    stored = (separate, min(depth, 2), min(y, 16), min(x, 16), contiguous)
+    small = np.zeros(stored, dtype)
+    like = replace(like, data=small, metadata={**like.metadata, "stored": stored})
+    with writing(like.path, "TIFF"):
+        write(io.BytesIO(), like.path, small, like, ())
 
 
 def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:

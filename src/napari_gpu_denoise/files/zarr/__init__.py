@@ -5,64 +5,19 @@ an extra of this package.
 """
 
 from napari_gpu_denoise.files.image_file import Format
-from napari_gpu_denoise.files.zarr.metadata import (
-    check_plate_target,
-    describe_plate,
-    images_of,
-    name_of,
-    plate_of,
-    within,
-)
-from napari_gpu_denoise.files.zarr.places import (
-    HEADS,
-    SUFFIXES,
-    Address,
-    as_path,
-    has_suffix,
-    is_unfinished,
-    is_zarr,
-    is_zarr_path,
-)
-from napari_gpu_denoise.files.zarr.reading import open_stack
-from napari_gpu_denoise.files.zarr.writing import (
-    NewImage,
-    check_writable,
-    described_anew,
-    new_image,
-    write,
-)
+from napari_gpu_denoise.files.zarr import metadata, places, reading, writing
 
 FORMAT = Format(
     name="OME-Zarr",
-    suffixes=SUFFIXES,
+    suffixes=places.SUFFIXES,
     kinds=("zarr",),
     new_suffix=".ome.zarr",
-    is_format=is_zarr,
-    open_stack=open_stack,
-    check_writable=check_writable,
-    write=write,
-    is_named=is_zarr_path,
-    new_image=new_image,
-    described_anew=described_anew,
-    result_name=name_of,
+    is_format=places.is_zarr,
+    open_image=reading.open_image,
+    check_writable=writing.check_writable,
+    write=writing.write,
+    is_named=places.is_zarr_path,
+    new_image=writing.new_image,
+    described_anew=writing.described_anew,
+    result_name=metadata.name_of,
 )
-
-__all__ = [
-    "FORMAT",
-    "HEADS",
-    "Address",
-    "NewImage",
-    "as_path",
-    "check_plate_target",
-    "describe_plate",
-    "described_anew",
-    "has_suffix",
-    "images_of",
-    "is_unfinished",
-    "is_zarr",
-    "is_zarr_path",
-    "name_of",
-    "new_image",
-    "plate_of",
-    "within",
-]

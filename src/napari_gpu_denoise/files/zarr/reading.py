@@ -15,7 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import input_checks
-from napari_gpu_denoise.files.image_file import Blocks, ImageFile
+from napari_gpu_denoise.files.image_file import FileBlocks, ImageFile
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
@@ -29,8 +29,9 @@ _NOT_STORED = (1 << 64) - 1  # place and length of a chunk that a shard lacks
 _LISTED = 1 << 16  # chunks up to which those at an address are listed, a thousand by each request
 
 
-@contextlib.contextmanager
-def open_stack(path: Path | Address, *, companions_anywhere: bool = False) -> Iterator[ImageFile]:
+def open_image(
+    path: Path | Address, held: contextlib.ExitStack, companions_anywhere: bool = False
+) -> ImageFile:
     """Open an image of OME-Zarr, to read it part by part.
 
     Links that lead out of its folder are followed with `companions_anywhere` only.
@@ -40,12 +41,9 @@ def open_stack(path: Path | Address, *, companions_anywhere: bool = False) -> It
         raise FileError(f"{path} is not there, or holds no zarr: check the name.")
     with input_checks.reading(path, "damaged"):
         picture = _picture(path, None if companions_anywhere else os.path.realpath(path))
-    try:
-        yield picture
-    finally:
-        picture.data.close()
-        for level in picture.metadata["levels"]:
-            level.close()
+    for level in picture.metadata["levels"]:
+        held.callback(level.close)
+    return picture
 
 
 def _picture(path: Path | Address, within: str | None) -> ImageFile:
@@ -126,7 +124,7 @@ def _first_image(
     return path / "0", first
 
 
-class ZarrPixels(Blocks):
+class ZarrPixels(FileBlocks):
     """The pixels of an array of zarr; indexing reads only the chunks required.
 
     NumPy's basic indexing, by whole numbers, slices and ``...``, gives arrays in memory; so does
@@ -137,31 +135,20 @@ class ZarrPixels(Blocks):
     def __init__(self, array: Any, path: Path) -> None:
         stored = np.dtype(array.dtype).newbyteorder("=")
         number = np.dtype(np.uint8) if stored.kind == "b" else stored  # which filters take
-        super().__init__(array.shape, number, 0)
-        self._array, self._path = array, path
+        super().__init__(path, array.shape, number, 0)
+        self._array = array
         self.chunks = tuple(array.shards or array.chunks)
-
-    def reads_by_plane(self, *axes: int) -> bool:
-        """Return whether a plane of these two axes can be read without reading the whole."""
-        return True
-
-    def close(self) -> None:
-        """End reading."""
-        self._array = None
 
     def __getitem__(self, index: Any) -> Any:
         # It needs zarr.
         from napari_gpu_denoise.files.zarr import chunks
 
         parts = index_parts(index, self.shape)
-        if self._array is None:
+        if self._kept is None:
             raise input_checks.closed(self._path)
         with input_checks.reading(self._path, "damaged"):
             pixels = chunks.read(self._array, parts)
         return pixels.astype(self.dtype, copy=False)[()]
-
-    def _block(self, number: int) -> np.ndarray:
-        return self[...]
 
 
 def check_stored(
