@@ -31,6 +31,8 @@ Region = tuple[slice, ...]
 class Blocks(ABC):
     """An array that is read in blocks, each of which holds all but the first `outer` axes."""
 
+    _is_fresh = False  # whether a region that is read is nobody else's
+
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype, outer: int) -> None:
         self.shape = tuple(int(length) for length in shape)
         self.dtype = dtype
@@ -48,6 +50,9 @@ class Blocks(ABC):
     def __getitem__(self, index: Any) -> Any:
         numbers, part, shape = self._select(index)
         region, inner = _region_of(part, self._block_shape)
+        if self._is_fresh and numbers.size == 1 and math.prod(shape):
+            found = self._region(int(numbers.flat[0]), region)[inner]
+            return found.reshape(numbers.shape + shape)[()]
         result = np.empty(numbers.shape + shape, self.dtype)
         for place in np.ndindex(numbers.shape) if result.size else ():
             result[place] = self._region(int(numbers[place]), region)[inner]
@@ -110,9 +115,14 @@ def runs_of(region: Region, shape: tuple[int, ...]) -> tuple[int, Iterator[int]]
     return math.prod(lengths[outer:]), (first + sum(map(operator.mul, at, steps)) for at in places)
 
 
-def read_into(file: Any, values: np.ndarray) -> bool:
+def bytes_of(values: np.ndarray) -> memoryview:
+    """Return the bytes of values that lie side by side."""
+    return memoryview(values.reshape(-1).view(np.uint8))
+
+
+def read_into(file: Any, values: np.ndarray | memoryview) -> bool:
     """Fill an array from a file; return whether that held enough."""
-    rest = memoryview(values.reshape(-1).view(np.uint8))
+    rest = values if isinstance(values, memoryview) else bytes_of(values)
     while rest and (count := file.readinto(rest)):
         rest = rest[count:]
     return not rest
@@ -199,6 +209,8 @@ class PlaneStore(Blocks):
     np.uint64(5)
     """
 
+    _is_fresh = True
+
     def __init__(
         self,
         shape: tuple[int, ...],
@@ -252,7 +264,6 @@ class PlaneStore(Blocks):
         """Write values of a block."""
         with self._file_errors():
             for rest in self._rows(number, region, values):
-                rest = memoryview(rest.view(np.uint8))
                 while rest:
                     rest = rest[self._file.write(rest) :]
 
@@ -264,12 +275,13 @@ class PlaneStore(Blocks):
                     raise OSError("it is shorter than what was written")
         return values
 
-    def _rows(self, number: int, region: Region, values: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield each run of values, after going to its place in the file."""
-        length, firsts = runs_of(region, self._block_shape)
-        for row, first in zip(values.reshape(-1, length), firsts, strict=True):
-            self._file.seek(number * self._block_bytes + first * self.dtype.itemsize)
-            yield row
+    def _rows(self, number: int, region: Region, values: np.ndarray) -> Iterator[memoryview]:
+        """Yield the bytes of each run of values, after going to its place in the file."""
+        count, firsts = runs_of(region, self._block_shape)
+        content, size = bytes_of(values), self.dtype.itemsize
+        for row, first in enumerate(firsts):
+            self._file.seek(number * self._block_bytes + first * size)
+            yield content[row * count * size : (row + 1) * count * size]
 
     @contextlib.contextmanager
     def _file_errors(self) -> Iterator[None]:

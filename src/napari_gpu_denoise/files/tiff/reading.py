@@ -198,6 +198,8 @@ class LargePlanes(Planes):
     Whole planes can be read as well, if there is memory for them.
     """
 
+    _is_fresh = True
+
     def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
         super().__init__(series, path, signed16=signed16)
         page = series.keyframe
