@@ -122,9 +122,8 @@ class FormatContract:
     types: tuple[str, ...]
     steps = apart(T=2.0, Z=1.5, Y=0.25, X=0.2)
     channels: tuple[str, ...] = ()
-    #: Modules without which it cannot be read, and what installs them.
+    #: Modules without which it cannot be read; the package of the first has its name.
     modules: tuple[str, ...]
-    extra = r"napari-gpu-denoise\[formats\]"
     #: What is said of a file of the largest image, after a function let it lie, as about its size.
     lies: tuple[tuple[str, Callable[[Path], object]], ...]
     #: Whether planes are read on demand; levels by which results differ, where they are rounded.
@@ -520,7 +519,8 @@ class FormatContract:
         for name in self.modules:
             monkeypatch.setitem(sys.modules, name, None)
         assert formats.is_image(path) and formats.find_files([path]) == [path]
-        with pytest.raises(FileError, match=f"pip install .*{self.extra}"):
+        package = self.modules[0].replace("_", "-")
+        with pytest.raises(FileError, match=f"pip install .*{package}"):
             gd.read(path)
 
 

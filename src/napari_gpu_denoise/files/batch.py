@@ -63,7 +63,7 @@ class Batch:
         inputs: Any,
         output: str | os.PathLike,
         run: Run,
-        stop_on_error: bool,
+        stop_on_error: bool = False,
         workers: Any = None,
         **options: Any,
     ) -> Batch:
@@ -473,7 +473,7 @@ class _Flow(contextlib.ExitStack):
     def _resumes(self, path: Path) -> bool:
         """Return whether workers can go on with parts of a file: of one device, at no address."""
         target = self._batch.targets[path]
-        return len(self._batch.run.device) == 1 and not isinstance(target, zarr.Address)
+        return len(self._batch.run.device) == 1 and not isinstance(target, zarr.places.Address)
 
     def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
         """Denoise one file, with this process or with all workers, while no other is.
