@@ -41,7 +41,8 @@ def built_in_steps(monkeypatch):
             return "1\n"
 
         def write(self, line):
-            begun.append(json.loads(line)["source"])
+            if line.strip():
+                begun.append(json.loads(line)["source"])
 
     process = SimpleNamespace(stdout=Pipe(), stdin=Pipe())
     monkeypatch.setattr(program, "_started", lambda device: nullcontext(process))

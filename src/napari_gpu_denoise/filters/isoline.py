@@ -581,7 +581,7 @@ class Isoline(Filter):
 
 
 @filter_function(Isoline)
-def isoline() -> np.ndarray:
+def isoline() -> None:
     """Denoise by averaging along lines of equal grey level.
 
     Parameters

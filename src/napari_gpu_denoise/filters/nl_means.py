@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
@@ -280,7 +278,7 @@ class NLMeans(FrameSearch):
 
 
 @filter_function(NLMeans)
-def nl_means() -> np.ndarray:
+def nl_means() -> None:
     """Denoise by patchwise NL-means.
 
     Parameters

@@ -414,7 +414,7 @@ class NLMeansPixelwise(FrameSearch):
 
 
 @filter_function(NLMeansPixelwise)
-def nl_means_pixelwise() -> np.ndarray:
+def nl_means_pixelwise() -> None:
     """Denoise by exact pixelwise NL-means.
 
     Parameters

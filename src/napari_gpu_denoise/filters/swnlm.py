@@ -280,7 +280,7 @@ class SWNLM(Filter):
 
 
 @filter_function(SWNLM)
-def swnlm() -> np.ndarray:
+def swnlm() -> None:
     """Denoise by averaging pixels whose patches differ like noise.
 
     Parameters

@@ -632,7 +632,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
 
 
 @filter_function(VBM3D)
-def vbm3d() -> np.ndarray:
+def vbm3d() -> None:
     """Denoise a time-lapse by VBM3D, BM3D whose groups follow motion.
 
     Parameters

@@ -367,7 +367,7 @@ def fill_nonfinite(
     names: str,
     nonfinite: str,
     inner: tuple[float, float] | None = None,
-    ends: Sequence[np.generic] | None = None,
+    ends: Sequence[np.generic] | np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the array with fill values replaced by the nearest other pixel, and a mask.
 

@@ -8,7 +8,7 @@ import mmap
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
@@ -42,7 +42,9 @@ def mapping(threads: int) -> Iterator[Callable]:
         yield pool.map
 
 
-def ahead(function: Callable[[Any], Any], items: Iterable[Any], threads: int) -> Iterator[Any]:
+def ahead(
+    function: Callable[[Any], Any], items: Iterable[Any], threads: int
+) -> Generator[Any, None, None]:
     """Yield the results of a function in order, so many of them computed in advance."""
     with ThreadPoolExecutor(threads, initializer=_quiet) as pool:
         coming: deque[Future] = deque()

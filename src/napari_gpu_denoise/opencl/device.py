@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import os
 import tempfile
 import threading
@@ -248,9 +247,11 @@ def choose(device: Device | int | str | None = None) -> Device:
 
 def why(device: DeviceChoice = None) -> str:
     """Say in one sentence which devices `choose_devices` returns, and why."""
-    chosen = choose_devices(device)
-    if len(chosen) > 1:
-        return f"{names_of(chosen)} are used: they were requested."
+    first, *others = choose_devices(device)
+    if others:
+        return f"{names_of((first, *others))} are used: they were requested."
+    if isinstance(device, Sequence) and not isinstance(device, str):
+        device = first
     best, reason = _choose(device)
     return f"{best} is used: {reason}."
 
@@ -436,7 +437,7 @@ def _all_like(best: Device, uses: Sequence[str]) -> tuple[Device, ...]:
     return tuple(chosen)
 
 
-def names_of(chosen: Iterable[Device]) -> str:
+def names_of(chosen: Iterable[Device | str]) -> str:
     """Return the names of devices; equal ones are counted."""
     counted = Counter(map(str, chosen))
     return "; ".join(f"{n} x {name}" if n > 1 else name for name, n in counted.items())
@@ -497,7 +498,8 @@ def _claim(names: Iterable[str]) -> str:
     from filelock import FileLock, Timeout
 
     user = os.getuid() if hasattr(os, "getuid") else os.environ.get("USERNAME", "")
-    for taken in itertools.count():
+    taken = 0
+    while True:
         for name in names:
             digest = hashlib.sha256(f"{user}/{name}".encode()).hexdigest()[:16]
             path = Path(tempfile.gettempdir(), f"gpu-denoise-{digest}-{taken}.lock")
@@ -506,3 +508,4 @@ def _claim(names: Iterable[str]) -> str:
                 lock.acquire(blocking=False)
                 _claims[name] = lock
                 return name
+        taken += 1

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
-from napari_gpu_denoise.opencl.isolation import cache_folder
+from napari_gpu_denoise.opencl.isolation import NO_WINDOW, cache_folder
 from napari_gpu_denoise.version import package_version
 
 # Lines of /proc/cpuinfo that say what a compiler may use, on x86 and on Arm.
@@ -262,12 +262,13 @@ def _build_ahead(device: Any, steps: Sequence[str], told: Any) -> None:
 @contextlib.contextmanager
 def _child(command: list[str], said: Any) -> Iterator[subprocess.Popen]:
     """Start a process, whose standard error goes to a file, and end it with all of its own."""
-    options = {"start_new_session": True}
-    if os.name == "nt":
-        options = {"creationflags": subprocess.CREATE_NO_WINDOW}
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": said}
+    pipe = subprocess.PIPE
     try:
-        process = subprocess.Popen(command, **pipes, bufsize=0, **options)
+        process = subprocess.Popen(
+            *(command, 0, None, pipe, pipe, said),
+            creationflags=NO_WINDOW,
+            start_new_session=True,  # has no effect on Windows
+        )
     except OSError as error:
         raise NoProcessError(str(error)) from error
     with process:
@@ -289,7 +290,7 @@ def _messages(process: subprocess.Popen, patience: Patience) -> Iterator[dict[st
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def read() -> None:
-        for line in process.stdout:
+        for line in process.stdout or ():
             lines.put(line)
         lines.put(b"")
 

@@ -9,6 +9,7 @@ import importlib.util
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import threading
@@ -33,6 +34,8 @@ _LISTED = ("/etc/OpenCL/vendors", os.path.join(sys.prefix, "etc/OpenCL/vendors")
 _DRIVERS = ("libnvidia-opencl.so.1", "libamdocl64.so", "libigdrcl.so", "libpocl.so.2")
 # What users set to name drivers themselves.
 _OF_LOADERS = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
+# Has processes that this one starts open no window on Windows.
+NO_WINDOW = subprocess.CREATE_NO_WINDOW if os.name == "nt" else 0
 
 
 def cache_folder() -> Path:

@@ -12,6 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.program import (
+    Kernel,
     ProgramKey,
     Session,
     ends_context,
@@ -45,7 +46,7 @@ def device_errors(session: Session):
         raise running_error(session.device, first) from first
 
 
-def constant_buffer(session: Session, values: np.ndarray):
+def constant_buffer(session: Session, values: np.ndarray) -> Any:
     """Return a read-only device buffer with a copy of an array."""
     import pyopencl as cl
 
@@ -62,11 +63,11 @@ class Arena:
 
     def __init__(self, session: Session):
         self.session = session
-        self._buffers: dict[str, object] = {}
+        self._buffers: dict[str, Any] = {}
         self._pinned: dict[str, tuple] = {}
         self._asked: set[str] = set()
-        self._kernels: dict[tuple, object] = {}
-        self._constants: dict[str, object] = {}
+        self._kernels: dict[ProgramKey, Kernel] = {}
+        self._constants: dict[str, Any] = {}
         # Buffers that plans declared, by settings: asking takes much of the time of a small call.
         self.declared: dict[tuple, tuple] = {}
         self._kept: tuple[Hashable, Any] | None = None
@@ -83,7 +84,7 @@ class Arena:
         """Bytes of device memory held."""
         return sum(buffer.size for buffer in self._buffers.values())
 
-    def buffer(self, name: str, nbytes: int):
+    def buffer(self, name: str, nbytes: int) -> Any:
         """Return a device buffer of at least `nbytes` bytes, with undefined contents."""
         import pyopencl as cl
 
@@ -99,13 +100,13 @@ class Arena:
             self._buffers[name] = buffer
         return buffer
 
-    def constant(self, name: str, make: Callable[[], np.ndarray]):
+    def constant(self, name: str, make: Callable[[], np.ndarray]) -> Any:
         """Return a read-only device buffer with the array that `make` returns, made only once."""
         if name not in self._constants:
             self._constants[name] = constant_buffer(self.session, make())
         return self._constants[name]
 
-    def kernel(self, name: str, constants: Mapping[str, int]):
+    def kernel(self, name: str, constants: Mapping[str, int]) -> Kernel:
         """Return a kernel as `Session.kernel` does, but make it only once: that takes long.
 
         All its arguments have to be set again.
@@ -139,8 +140,9 @@ class Arena:
             else:
                 flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
                 buffer = cl.Buffer(self.session.context, flags, size=4 * count)
-                access = cl.map_flags.READ | cl.map_flags.WRITE
-                array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), np.float32)
+                access: Any = cl.map_flags.READ | cl.map_flags.WRITE
+                dtype = np.dtype(np.float32)
+                array, _ = cl.enqueue_map_buffer(queue, buffer, access, 0, (count,), dtype)
                 memory = (array, buffer, queue)
             self._pinned[name] = memory
         return memory[0][:count]

@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import itemgetter
@@ -31,10 +31,13 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.opencl.device import Device
-from napari_gpu_denoise.opencl.isolation import cache_folder, check_process, loader
+from napari_gpu_denoise.opencl.isolation import NO_WINDOW, cache_folder, check_process, loader
 
 Arguments = dict[str, str]
 """The arguments of a kernel in order: names and types, such as ``"int"`` or ``"float *"``."""
+
+ProgramKey = tuple[str, tuple[tuple[str, int], ...]]
+"""A program: its name and its constants."""
 
 _INCLUDE = re.compile(r'^\s*#include\s+"([^"]+)"\s*$')
 # Arguments that depend on constants: a part of the head, or a macro that stands for some.
@@ -204,7 +207,7 @@ _PATIENCE, _MOMENT = 60.0, 0.005
 class Task(NamedTuple):
     """A program to build, with its options as the driver gets them."""
 
-    key: Hashable
+    key: ProgramKey
     source: str
     options: str
 
@@ -255,8 +258,8 @@ class BuildQueue:
         self._device = device
         self.built = Built(device)
         self._lock = threading.Lock()
-        self._waiting: dict[Hashable, Task] = {}
-        self._begun: dict[Hashable, threading.Event] = {}
+        self._waiting: dict[ProgramKey, Task] = {}
+        self._begun: dict[ProgramKey, threading.Event] = {}
         self._builders = 0
 
     def add(self, tasks: Iterable[Task], builders: int = BUILDERS) -> None:
@@ -286,7 +289,7 @@ class BuildQueue:
         finally:
             done.set()
 
-    def wait(self, key: Hashable) -> None:
+    def wait(self, key: ProgramKey) -> None:
         """Wait until a program is built, if anybody has begun it."""
         with self._lock:
             begun = self._begun.get(key)
@@ -304,13 +307,14 @@ class BuildQueue:
         """Start a builder and give it programs as long as there are any."""
         with contextlib.suppress(OSError, ValueError), _started(self._device) as process:
             # Nothing is taken before it is ready: all may be built by then.
-            ready = process.stdout.readline()
+            answers = iter(process.stdout or ())
+            ready = next(answers, "")
             while ready:
                 with self.next() as task:
                     if task is None:
                         break
-                    _send(process.stdin, {"source": task.source, "options": task.options})
-                    ready = process.stdout.readline()
+                    _send(process, {"source": task.source, "options": task.options})
+                    ready = next(answers, "")
                     if ready.strip() == "1":
                         self.built.add(task)
         with self._lock:
@@ -318,31 +322,23 @@ class BuildQueue:
 
 
 @contextlib.contextmanager
-def _started(device: Device):
-    """Start a builder; it ends at the end of its input."""
+def _started(device: Device) -> Iterator[subprocess.Popen[str]]:
+    """Start a builder; it ends at the end of its input, which is closed with the block."""
     siblings = device.handle.platform.get_devices()
-    quiet = {"creationflags": subprocess.CREATE_NO_WINDOW} if os.name == "nt" else {}
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(Path(__file__).with_name("builder.py"))],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
         encoding="utf-8",
-        **quiet,
+        creationflags=NO_WINDOW,
     ) as process:
-        try:
-            number = siblings.index(device.handle)
-            _send(process.stdin, [loader(), device.platform, number])
-            yield process
-        finally:
-            with contextlib.suppress(OSError):
-                process.stdin.close()
+        _send(process, [loader(), device.platform, siblings.index(device.handle)])
+        yield process
 
 
-def _send(pipe: Any, value: Any) -> None:
-    pipe.write(json.dumps(value) + "\n")
-    pipe.flush()
+def _send(process: subprocess.Popen[str], value: Any) -> None:
+    print(json.dumps(value), file=process.stdin, flush=True)
 
 
 _MEMORY = (
@@ -426,10 +422,6 @@ def _status(error: Exception) -> str:
 # Options of all programs. No relaxed mathematics: such flags gave coloured blocks on some drivers.
 _OPTIONS = ("-cl-std=CL1.2",)
 
-ProgramKey = tuple[str, tuple[tuple[str, int], ...]]
-"""A program: its name and its constants."""
-
-
 _log = logging.getLogger(__name__)
 _lock = threading.RLock()
 _sessions: dict[Device, Session] = {}
@@ -447,9 +439,9 @@ class Session:
 
     device: Device
     context: Any
-    programs: dict[tuple, Any] = field(default_factory=dict)
+    programs: dict[ProgramKey, Any] = field(default_factory=dict)
     # A lock for each program, so that threads build different ones at the same time.
-    building: dict[tuple, Any] = field(default_factory=dict)
+    building: dict[ProgramKey | None, threading.Lock] = field(default_factory=dict)
     turn: Any = field(default_factory=threading.Lock)
     ended: bool = False
     ahead: BuildQueue | None = None
@@ -466,8 +458,10 @@ class Session:
         """Return a new in-order command queue."""
         import pyopencl as cl
 
-        properties = cl.command_queue_properties.PROFILING_ENABLE if profiling else 0
-        return cl.CommandQueue(self.context, properties=properties)
+        if not profiling:
+            return cl.CommandQueue(self.context)
+        profiled = cl.command_queue_properties.PROFILING_ENABLE
+        return cl.CommandQueue(self.context, properties=profiled)
 
     def kernel(
         self,
@@ -491,7 +485,7 @@ class Session:
         if self.ahead is not None and key not in self.programs:
             self._build_beside(self.ahead, key, coming)
         # The compilers of CPU drivers keep to one program at a time.
-        one = () if self.device.shares_cores else key
+        one = None if self.device.shares_cores else key
         with _lock:
             alone = self.building.setdefault(one, threading.Lock())
         with alone:
@@ -574,7 +568,8 @@ def _quiet() -> Iterator[None]:
     """
     import pyopencl as cl
 
-    filters, own = warnings.filters, ("ignore", None, cl.CompilerWarning, None, 0)
+    filters: Any = warnings.filters  # a list
+    own = "ignore", None, cl.CompilerWarning, None, 0
     filters.insert(0, own)
     try:
         yield
@@ -595,11 +590,12 @@ def _built(context: Any, source: str, options: list[str]) -> Any:
         folder.mkdir(parents=True, exist_ok=True)
     # It waits for a minute where it cannot write.
     kept = str(folder) if os.access(folder, os.W_OK) else False
+    program: Any = cl.Program(context, source)
     try:
-        return cl.Program(context, source).build(options=options, cache_dir=kept)
+        return program.build(options=options, cache_dir=kept)
     except KeyError:
         shutil.rmtree(folder, ignore_errors=True)
-        return cl.Program(context, source).build(options=options, cache_dir=False)
+        return program.build(options=options, cache_dir=False)
 
 
 def program_key(name: str, constants: Mapping[str, int]) -> ProgramKey:

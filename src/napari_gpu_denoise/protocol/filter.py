@@ -161,7 +161,8 @@ class Filter(Settings):
         These are channels that are filtered together, and those of frames over time, which are
         compared in brightness as a whole and checked for being empty.
         """
-        uncut = {channel_axis(names)} - {None} if "C" in self.joint else set()
+        channel = channel_axis(names) if "C" in self.joint else None
+        uncut = set() if channel is None else {channel}
         if self.over_time:
             whole = "ZYX" if self.whole_volumes else "YX"
             uncut |= {i for i, letter in enumerate(names) if letter in whole}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -48,8 +48,6 @@ class TileSigma:
     variation : pyopencl.Buffer or None
         If sigma varies within frames: float32 of shape (source ny, source nx), from 0 to 1, over
         all that the tile reads. Sigma of a pixel is the level of its frame times this.
-    models : ndarray of int32
-        On the host, of shape (channels, nt * nz): index of the noise model of each frame yielded.
     read_levels : pyopencl.Buffer
         As `levels`, of shape (channels, source nt * source nz): one value for each frame read.
     even : bool
@@ -58,7 +56,6 @@ class TileSigma:
 
     levels: Any
     variation: Any = None
-    models: np.ndarray | None = None
     read_levels: Any = None
     even: bool = False
 
@@ -113,15 +110,15 @@ class FrameNote:
     `sigma`, float64 of shape (channels * nz,), is in units of the pixels, 0 if there is nothing to
     filter; `first_slice` is the slice of the volume that it begins with. `means`, (channels,
     blocks), are averages over `block_pixels`, None if brightness is not compared. `models` has the
-    index of the noise model of each channel. Of frames that are stored twice the `digest` is the
-    same; None if it would tell nothing.
+    index of the noise model of each channel, or of all. Of frames that are stored twice the
+    `digest` is the same; None if it would tell nothing.
     """
 
     sigma: np.ndarray
     means: np.ndarray | None = None
     block_pixels: float = 1.0
     first_slice: int = 0
-    models: np.ndarray | None = None
+    models: np.ndarray = field(default_factory=lambda: np.zeros(1, np.int32))
     digest: bytes | None = None
 
     @property

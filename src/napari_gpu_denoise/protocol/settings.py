@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from napari_gpu_denoise.errors import SettingsError
 
@@ -100,6 +100,7 @@ def within_bounds(settings: Any, name: str, value: float) -> float:
     return min(max(value, least), most)
 
 
+@dataclasses.dataclass(frozen=True)
 class Settings:
     """Base of the settings dataclasses: every field is checked when an object is made.
 
@@ -120,7 +121,9 @@ class Settings:
             object.__setattr__(self, spec.name, value)
 
     @classmethod
-    def of(cls, settings=None, *, profile: str | None = None, **changes):
+    def of(
+        cls, settings: Self | None = None, *, profile: str | None = None, **changes: Any
+    ) -> Self:
         """Return the given settings, those of a profile, or the defaults, with changes.
 
         Parameters
@@ -150,7 +153,7 @@ class Settings:
                 raise SettingsError(
                     f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
                 )
-            return cls(**{**cls.presets.get(profile, {}), **changes})
+            return cls(**{**(cls.presets[profile] if profile else {}), **changes})
         if profile is not None:
             raise SettingsError(
                 f"Both settings and profile={profile!r} were given: choose one to start from."
@@ -220,7 +223,7 @@ def as_options(given: dict[str, Any]) -> list[str]:
 
 
 def _checked(spec: dataclasses.Field, value: Any) -> Any:
-    kind = type(spec.default)
+    kind: Any = type(spec.default)
     try:
         if kind is bool:
             fits = value in (True, False)

@@ -87,12 +87,12 @@ class Tile:
     @cached_property
     def source_shape(self) -> tuple[int, int, int, int]:
         """Shape read from each channel, (t, z, y, x)."""
-        return tuple(span.source_size for span in (self.t, self.z, self.y, self.x))
+        return self.t.source_size, self.z.source_size, self.y.source_size, self.x.source_size
 
     @cached_property
     def shape(self) -> tuple[int, int, int, int]:
         """Shape yielded in each channel, (t, z, y, x)."""
-        return tuple(span.size for span in (self.t, self.z, self.y, self.x))
+        return self.t.size, self.z.size, self.y.size, self.x.size
 
     @property
     def frames(self) -> int:
@@ -125,10 +125,10 @@ def split_span(whole: Span, size: int, reach: tuple[int, int]) -> Iterator[Span]
 
 
 def split(
-    shape: tuple[int, int, int, int, int],
+    shape: Sequence[int],
     reach: Reach,
     max_pixels: int,
-    part: tuple[Span, Span, Span, Span] | None = None,
+    part: Sequence[Span] | None = None,
     max_yield: int | None = None,
     channels: int = 1,
 ) -> list[Tile]:
@@ -185,7 +185,7 @@ def split(
         for whole, length, count, one in zip(wholes, lengths, parts, reaches, strict=True)
     ]
     return [
-        Tile(sequence, *tile, channels)
+        Tile(sequence, t, z, y, x, channels)
         for sequence in range(shape[0])
-        for tile in itertools.product(*spans)
+        for t, z, y, x in itertools.product(*spans)
     ]

@@ -6,7 +6,7 @@ import itertools
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field, replace
@@ -148,7 +148,7 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     host, pixels = job.run.host_memory, math.prod(shape)
     fits = host is None or host.fits(pixels * sum(one.itemsize for one in job.dtypes), [job.device])
 
-    def flow(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+    def flow(function: Callable[[Any], Any], items: Iterable[Any]) -> Generator[Any, None, None]:
         return ahead(function, items, 1) if fits else (function(each) for each in items)
 
     def read(number: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,6 +34,9 @@ from napari_gpu_denoise.run.part import (
 from napari_gpu_denoise.run.progress import COMPILING, MEASURING, SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record, Result, change_note
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
+
+if TYPE_CHECKING:
+    from dask.array import Array
 
 #: Names of what is yielded of an axis, and its letter.
 CUT = {"frames": "T", "slices": "Z", "rows": "Y", "columns": "X"}
@@ -169,24 +172,25 @@ def _at_once(
 ) -> Result:
     """Denoise a region of an image, of which what it depends on is read into memory."""
     shape = tuple(one.stop - one.start for one in region)
-    read_part = image.lazy and shape != tuple(image.given.shape)
-    pixels = None if read_part else image.block(run.nonfinite)
+    whole = shape == tuple(image.given.shape) or not image.lazy
+    pixels = image.block(run.nonfinite) if whole else None
     # A device that computes with the cores of the host leaves none to get memory meanwhile.
     new, made = np.empty if devices[0].shares_cores else new_array, None
     dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
-    if out is None and dtype is not None and not read_part:
+    if out is None and dtype is not None and pixels is not None:
         made = new(shape, dtype)  # gets its memory while the noise is measured
     job = start(run, image, pixels)
-    if read_part:
+    if pixels is None:
         job = job.sharing(image.windows(), image.window_levels)
     part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
-    block = image.block(run.nonfinite, part.reads) if read_part else pixels[part.reads]
+    block = image.block(run.nonfinite, part.reads) if pixels is None else pixels[part.reads]
     if callable(out):
         out = out(shape, job.dtypes[1])
-    # Pixels must not be overwritten before they are read.
-    apart = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
-    if part.shape != shape or made is None:
-        made = out if apart and part.shape == shape else new(part.shape, job.dtypes[1])
+    fits = part.shape == shape
+    if fits and isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given):
+        made = out  # else pixels would be overwritten before they are read
+    elif made is None or not fits:
+        made = new(part.shape, job.dtypes[1])
     progress.stage(COMPILING)
     report = _on_devices(devices, job, part, block, made, progress)
     change = None
@@ -276,9 +280,9 @@ def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
         if isinstance(wanted, slice):
             places = range(*wanted.indices(count))
         else:
-            start = operator.index(None if isinstance(wanted, bool) else wanted)
+            start = operator.index(wanted)
             start += count * (start < 0)
-            places = range(start, start + 1)
+            places = range(start, start + (not isinstance(wanted, bool)))
     except (TypeError, ValueError):  # ValueError: a step of 0
         places = range(0)
     if not places or places.step != 1 or places.start < 0 or places.stop > count:
@@ -329,23 +333,35 @@ def shown_maps(
     return job, maps
 
 
-def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np.ndarray]]:
+class DenoiseFunction(Protocol):
+    """The public function of a filter."""
+
+    @overload
+    def __call__(self, image: Array, sigma: ArrayLike | None = None, **given: Any) -> Array: ...
+
+    @overload
+    def __call__(
+        self, image: ArrayLike, sigma: ArrayLike | None = None, **given: Any
+    ) -> np.ndarray: ...
+
+
+def filter_function(kind: type[Filter]) -> Callable[[Callable[[], None]], DenoiseFunction]:
     """Return a decorator that makes the public function of a filter from its name and docstring.
 
     The function takes an image, sigma, the options of a run and every setting by name, and returns
     the pixels alone. Of a dask array it makes another, see `denoise_lazy`.
     """
 
-    def decorate(named: Callable) -> Callable[..., np.ndarray]:
+    def decorate(named: Callable[[], None]) -> DenoiseFunction:
         @functools.wraps(named)
         def call(
-            image: ArrayLike,
+            image: Any,
             sigma: ArrayLike | None = None,
             *,
             progress: Callable[[int, int], None] | None = None,
             cancel: Any = None,
             **given: Any,
-        ) -> np.ndarray:
+        ) -> Any:
             run = Run.of(kind, sigma, given)
             dask = sys.modules.get("dask.array")  # only then is it one of dask
             if dask is not None and isinstance(image, dask.Array):
@@ -362,6 +378,7 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable], Callable[..., np
             return result.image
 
         del call.__wrapped__  # its signature is not that of the filter
+        call.__annotations__ = {"return": "np.ndarray"}
         return with_settings(kind)(call)
 
     return decorate

@@ -11,6 +11,7 @@ import numpy as np
 
 from napari_gpu_denoise.image import levels
 from napari_gpu_denoise.image.axes import arrange, check_axes
+from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import Run
 
@@ -156,12 +157,13 @@ class Input:
         given = image if is_lazy(image) else levels.as_array(image)
         names = check_axes(run.axes, given.shape)
         levels.check_numbers(given)
-        if run.correct is not None and known is None:
+        request = parse_correction(run.correct)
+        if request is not None and known is None:
             # Here, as SciPy takes long to load.
             from napari_gpu_denoise.noise.structure.remove import prepare_correction
 
-            known = prepare_correction(given, names, run.correct)
-        return cls(given, names, None if run.correct is None else known)
+            known = prepare_correction(given, names, request)
+        return cls(given, names, None if request is None else known)
 
     @property
     def lazy(self) -> bool:

@@ -20,7 +20,7 @@ from napari_gpu_denoise.image.levels import (
     output_dtype,
 )
 from napari_gpu_denoise.image.threads import quiet
-from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.models import NoiseModel, PoissonGaussian
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Context, Filter
@@ -136,14 +136,19 @@ class Job:
     def stabilised(self) -> tuple[NoiseModel, ...]:
         """Models to stabilise grey levels less `offset`; empty if the noise is not stabilised."""
         models, offset = self.sigma.models if self.sigma.stabilised else (), self.offset
-        return tuple(replace(one, offset=one.offset - offset) if offset else one for one in models)
+        return tuple(
+            replace(one, offset=one.offset - offset)
+            if offset and isinstance(one, PoissonGaussian)
+            else one
+            for one in models
+        )
 
     @cached_property
     def offset(self) -> int:
         """What is taken from grey levels that are stabilised: an offset too large for float32."""
         if is_plain(self.dtypes[0]) or not self.sigma.stabilised:
             return 0
-        models = [model for model in self.sigma.models if hasattr(model, "offset")]
+        models = [one for one in self.sigma.models if isinstance(one, PoissonGaussian)]
         offsets = np.array([model.offset for model in models])
         least = np.array([_FAR * (model.gain + model.read_noise) for model in models])
         offset = round(max(offsets[np.abs(offsets) > least], key=abs, default=0))

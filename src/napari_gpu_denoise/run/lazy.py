@@ -9,7 +9,7 @@ import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, partial
 from operator import getitem
 from queue import SimpleQueue
@@ -115,7 +115,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     )
     several = list(run.device) if isinstance(run.device, (list, tuple)) else [run.device]
     if not several:
-        choose_devices(several)  # refuses it
+        choose_devices(())  # refuses it
     # Device handles are invalid in other processes: send names instead.
     sent = [d.address if isinstance(d, Device) else d for d in several]
     # Named, as "", the best device measures the noise, as in `denoise`, if there is one here.
@@ -154,7 +154,8 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
     """Return an array without structured noise."""
     names = correction.names
     whole = {names.index("Y"), names.index("X"), channel_axis(names)} - {None}
-    planes = array.rechunk(dict.fromkeys(whole, -1))
+    chunks: Any = dict.fromkeys(whole, -1)
+    planes = array.rechunk(chunks)
     return planes.map_blocks(
         correction.applied, dtype=np.float32, meta=np.empty((0,) * array.ndim, np.float32)
     )
@@ -163,7 +164,6 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
 _BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read, about
 
 
-@dataclass(eq=False)
 class Blocks(MaterializedLayer):
     """The chunks of a result, and the blocks of neighbouring chunks that are filtered together.
 
@@ -172,15 +172,18 @@ class Blocks(MaterializedLayer):
     the array; `windows` are the keys of what levels are chosen from.
     """
 
-    name: str
-    job: Job
-    devices: list[Any]
-    source: str
-    chunks: Sequence[tuple[int, ...]]
-    windows: list[tuple]
-
-    def __post_init__(self) -> None:
-        job, names, self._blocks = self.job, self.job.names, []  # lengths of blocks along each axis
+    def __init__(
+        self,
+        name: str,
+        job: Job,
+        devices: list[Any],
+        source: str,
+        chunks: Sequence[tuple[int, ...]],
+        windows: list[tuple],
+    ):
+        self.name, self.job, self.devices = name, job, devices
+        self.source, self.chunks, self.windows = source, chunks, windows
+        names, self._blocks = job.names, []  # lengths of blocks along each axis
         uncut = job.filter.uncut_axes(names)
         held = [n if i in uncut else max(self.chunks[i]) for i, n in enumerate(job.shape)]
         frame = math.prod(n for a, n in zip(names, held, strict=True) if a != "T")

@@ -66,7 +66,8 @@ def mark_of(out: Any, where: Any, values: np.ndarray | None = None) -> int:
     in_chunks = hasattr(out, "mark_of_chunks")
     if in_chunks and (mark := out.mark_of_chunks(where)) is not None:
         return mark
-    return zlib.crc32(np.ascontiguousarray(out[where] if in_chunks or values is None else values))
+    stored = out[where] if in_chunks or values is None else values
+    return zlib.crc32(np.ascontiguousarray(stored).data)
 
 
 def check_written(ledger: Ledger, out: Any, regions: Sequence[Any], progress: Progress) -> None:
@@ -106,6 +107,9 @@ def packed(value: Any) -> Any:
         return {"note": [value.fact, value.removeprefix(value.fact)[2:], value.code, value.values]}
     if value is None or type(value) in (bool, int, float, str):
         return value  # JSON writes floats so that they are read back exactly
+    if type(value) in (tuple, list, frozenset):
+        items = sorted(value) if isinstance(value, frozenset) else value
+        return {type(value).__name__: [packed(each) for each in items]}
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biufc":
         # What is repeated by strides of 0 is stored once.
         array = np.asarray(value)
@@ -116,9 +120,6 @@ def packed(value: Any) -> Any:
         return {"array": [data.dtype.str, *shapes, text], "scalar": isinstance(value, np.generic)}
     if isinstance(value, np.dtype):
         return {"dtype": value.str}
-    if type(value) in (tuple, list, frozenset):
-        items = sorted(value) if isinstance(value, frozenset) else value
-        return {type(value).__name__: [packed(each) for each in items]}
     if type(value) is dict:
         return {"dict": [[packed(key), packed(each)] for key, each in value.items()]}
     kind = type(value)

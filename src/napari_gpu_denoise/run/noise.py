@@ -9,12 +9,11 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, choices
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, choices
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.protocol.filter import Context, Filter
 
@@ -68,7 +67,7 @@ def estimated(estimate: NoiseEstimate, image: Any, names: str) -> Sigma:
     return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=width)
 
 
-def parse_sigma(sigma: ArrayLike) -> float | tuple[float, ...] | np.ndarray:
+def parse_sigma(sigma: Any) -> float | tuple[float, ...] | np.ndarray:
     """Return sigma as one number, one for each channel, or an array; refuse what is no sigma."""
     try:
         given = as_numbers(sigma)
@@ -245,7 +244,8 @@ def parse_noise(
 ) -> str | float | tuple[NoiseModel, ...] | NoiseEstimate | NoiseMemory | None:
     """Return the noise that was given to `denoise`, checked; a number is sigma."""
     if isinstance(noise, (int, float, np.number)) and not isinstance(noise, bool):
-        return parse_sigma(noise)
+        parse_sigma(noise)
+        return float(noise)
     if isinstance(noise, str) and noise not in choices():
         raise SettingsError(
             f"noise={noise!r} is not a noise model", f"choose from {', '.join(choices())}"
@@ -317,17 +317,16 @@ def _with_models(
     context: Context,
 ) -> Sigma:
     """Return the sigma that a filter assumes for models, or those of an estimate."""
-    estimate = None if isinstance(noise, tuple) else noise
-    models = _for_channels(noise if estimate is None else estimate.models, image, names)
-    own = estimate is not None and (estimate.axes, estimate.shape) == (names, tuple(image.shape))
-    source, notes, width = "given as a model", (), 0
-    if estimate is not None:
-        source, notes = f"estimated: {estimate.reason}", estimate.notes
-        width = estimate.blank_width
+    given = noise if isinstance(noise, tuple) else noise.models
+    models = _for_channels(given, image, names)
     applied, resolved = _applied(filter, models, image, names, context)
+    if isinstance(noise, tuple):
+        return replace(resolved, source="given as a model", models=models)
+    own = (noise.axes, noise.shape) == (names, tuple(image.shape))
     if own and not applied.sigma_unused:
-        resolved = _per_plane_or_position(resolved, estimate, names)
-    notes = (*notes, *resolved.notes)
+        resolved = _per_plane_or_position(resolved, noise, names)
+    notes, width = (*noise.notes, *resolved.notes), noise.blank_width
+    source = f"estimated: {noise.reason}"
     return replace(resolved, source=source, notes=notes, models=models, blank_width=width)
 
 
@@ -397,14 +396,17 @@ def _applied(
     taken, own = filter.takes(models), filter.prepare(replace(context, noise=models))
     if own.sigma_unused:
         return own, resolve_sigma(None, image, names, own)
-    spectral = models[0].models_correlation
+    spectral = [one for one in (model.spectral for model in models) if isinstance(one, Correlated)]
     # A filter that takes correlation into account still needs noise that is stabilised.
     in_levels = models[0].additive or (taken and not spectral)
-    values = [model.sigma if in_levels else model.sigma_after for model in models]
+    values = [
+        model.sigma if in_levels and isinstance(model, Rician) else model.sigma_after
+        for model in models
+    ]
     notes = ()
     if spectral and not taken:
-        values = [model.spectral.white_sigma for model in models]
-        factor = values[0] / (models[0].spectral.sigma or 1.0)
+        values = [one.white_sigma for one in spectral]
+        factor = values[0] / (spectral[0].sigma or 1.0)
         notes = (
             f"the noise of neighbouring pixels is correlated: sigma is multiplied by {factor:.2g} "
             "for this filter, which assumes white noise; BM3D, VBM3D and BM4D take the "

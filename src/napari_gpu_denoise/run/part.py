@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.input import Block, extend, extend_sigma, keep_blank
 from napari_gpu_denoise.run.job import Job, check_kept, sigma_over, start
 from napari_gpu_denoise.run.progress import SILENT, Progress
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run, on_cores
+from napari_gpu_denoise.run.request import Devices, Run, on_cores
 
 # As many times the bytes of a part for a GPU, which takes one in less time than its chunks are
 # packed.
@@ -134,9 +134,7 @@ def regions_of(
     ]
 
 
-def size_of(
-    job: Job, unit: Sequence[int] | None, devices: Sequence[Device | None]
-) -> tuple[int, ...]:
+def size_of(job: Job, unit: Sequence[int] | None, devices: Devices) -> tuple[int, ...]:
     """Return the lengths of regions of whole units, as large as `Limits` allow.
 
     Without a unit it is a plane. The margins of volumes are wide: their regions may be larger. Each
@@ -302,22 +300,22 @@ def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> W
             spans[axis] = Span.whole(length) if span.length < filter.smallest else span
         elif axis in "TZ" and axis in filter.joint:
             spans[axis] = span
-    read = tuple(spans[a].source_start if a in spans else 0 for a in "TZYX")
-    written = tuple(spans[a].start if a in spans else 0 for a in "TZYX")
+    t, z, y, x = (spans.get(a, Span.whole(0)) for a in "TZYX")
+    read = t.source_start, z.source_start, y.source_start, x.source_start
     source = arrange(wide, names, filter.joint, read)
     # Axes that are not cut: independent frames, and axes that the filter does not join.
     whole = map(Span.whole, source.shape[1:])
     return Work(
         filter,
         source,
-        arrange(out, names, filter.joint, written),
+        arrange(out, names, filter.joint, (t.start, z.start, y.start, x.start)),
         job.levels_of(pixels),
         FrameSigma.of(sigma, wide.shape, names, filter.joint, read, largest, numbers),
         session(job.device),
         tuple(spans.get(a, span) for a, span in zip("TZYX", whole, strict=True)),
         job.stabilised,
         job.dtypes[1].kind != "u",
-        job.run.memory_limit,
+        job.run.limit_of_memory,
     )
 
 
@@ -332,7 +330,7 @@ class _Recorder(Arena):
         super().__init__(session)
         self.programs: dict[ProgramKey, None] = {}
 
-    def buffer(self, name: str, nbytes: int):
+    def buffer(self, name: str, nbytes: int) -> Any:
         """Return a buffer of zeros: what is in it may be converted on the host."""
         import pyopencl as cl
 

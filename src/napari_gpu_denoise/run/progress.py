@@ -63,7 +63,7 @@ class Progress:
 
         def report(step: Step) -> None:
             nonlocal last
-            if step != last and step.total:
+            if progress is not None and step != last and step.total:
                 progress(step.done, step.total)
             last = step
 

@@ -8,7 +8,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented
 from napari_gpu_denoise.errors import DeviceMemoryError, HostMemoryError, SettingsError
@@ -59,7 +59,11 @@ class Limits:
 USUAL_LIMITS = Limits()
 
 
-def on_cores(devices: Sequence[Device | None]) -> bool:
+Devices = Sequence[Device | None]
+"""Devices of a run; None is one that is not known yet."""
+
+
+def on_cores(devices: Devices) -> bool:
     """Return whether a device shares the cores of the host, as one may that is not known yet."""
     return any(each is None or each.shares_cores for each in devices)
 
@@ -81,27 +85,27 @@ class HostMemory:
         """Return the default limit: a quarter of the free memory."""
         return cls(free // 4, given=False)
 
-    def for_parts(self, devices: Sequence[Device]) -> int:
+    def for_parts(self, devices: Devices) -> int:
         """Return the bytes that all parts in memory may hold, on any device."""
         rest = max(self.limit - BASE, 0)
         return rest // 2 if on_cores(devices) else 3 * rest // 4
 
-    def for_buffers(self, devices: Sequence[Device], memory_limit: int | None) -> int | None:
+    def for_buffers(self, devices: Devices, memory_limit: int | None) -> int | None:
         """Return the limit to the memory of devices, which for a CPU is that of the machine."""
         if not on_cores(devices):
             return memory_limit
         share = max((self.limit - BASE) // 2, 1 if self.given else _LEAST_BUFFERS)
         return share if memory_limit is None else min(memory_limit, share)
 
-    def part_bytes(self, devices: Sequence[Device]) -> int:
+    def part_bytes(self, devices: Devices) -> int:
         """Return the bytes of pixels and result that a part should hold."""
         return max(self.for_parts(devices) // (_IN_MEMORY * _SPARE * len(devices)), 1)
 
-    def fits(self, part_bytes: int, devices: Sequence[Device]) -> bool:
+    def fits(self, part_bytes: int, devices: Devices) -> bool:
         """Return whether parts of so many bytes of pixels and result take no more."""
         return _IN_MEMORY * len(devices) * part_bytes <= self.for_parts(devices)
 
-    def check_part(self, part_bytes: int, devices: Sequence[Device]) -> None:
+    def check_part(self, part_bytes: int, devices: Devices) -> None:
         """Refuse parts of so many bytes of pixels and result if they would take too much."""
         if self.given and not self.fits(part_bytes, devices):
             needed = _IN_MEMORY * len(devices) * part_bytes
@@ -177,7 +181,7 @@ class Run:
                 "give settings of one, such as napari_gpu_denoise.NLMeans()",
             )
         check_policy(self.nonfinite)
-        sigma, limit = self.sigma, self.memory_limit
+        sigma = self.sigma
         # An array, which may be a large map, is checked once, when it is used.
         later = sigma is None or callable(sigma) or getattr(sigma, "ndim", 0) > 1
         parsed = {
@@ -186,7 +190,7 @@ class Run:
             "dtype": parse_dtype(self.dtype),
             "correct": parse_correction(self.correct),
             "sigma_factor": checked_factor(self.sigma_factor),
-            "memory_limit": None if limit is None else number_of_bytes(limit),
+            "memory_limit": self.limit_of_memory,
         }
         for name, value in parsed.items():
             object.__setattr__(self, name, value)
@@ -205,9 +209,14 @@ class Run:
         """What a device does for the run, see `choose_devices`."""
         return ("noise", self.filter.name) if self.measures_noise else (self.filter.name,)
 
+    @property
+    def limit_of_memory(self) -> int | None:
+        """`memory_limit` in bytes."""
+        return None if self.memory_limit is None else number_of_bytes(self.memory_limit)
+
     def on(self, devices: Sequence[Device]) -> Run:
         """Return the run on the first of some devices, with the limit that main memory sets."""
-        limit = self.memory_limit
+        limit = self.limit_of_memory
         if self.host_memory is not None:
             limit = self.host_memory.for_buffers(devices, limit)
         return replace(self, device=devices[0], memory_limit=limit)
@@ -245,18 +254,22 @@ def with_options(function: Function, without: Sequence[str] = ()) -> Function:
     return function
 
 
-def takes_options(*without: str) -> Callable[[Function], Function]:
+Given = ParamSpec("Given")
+Made = TypeVar("Made")
+
+
+def takes_options(*without: str) -> Callable[[Callable[Given, Made]], Callable[Given, Made]]:
     """Return a decorator for a public function that passes ``**options`` on to `Run`.
 
     It shows them in the signature, but for those `without`, refuses other keywords, and completes
     the docstring.
     """
 
-    def decorate(function: Function) -> Function:
-        signature = with_options(documented(function), without).__signature__
+    def decorate(function: Callable[Given, Made]) -> Callable[Given, Made]:
+        signature = inspect.signature(with_options(documented(function), without))
 
         @functools.wraps(function)
-        def call(*args: Any, **named: Any) -> Any:
+        def call(*args: Given.args, **named: Given.kwargs) -> Made:
             try:
                 signature.bind(*args, **named)
             except TypeError as error:

@@ -18,7 +18,7 @@ from napari_gpu_denoise.image.axes import arrange, check_axes
 from napari_gpu_denoise.image.levels import Levels, as_array, convert, is_plain, nonfinite_error
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
@@ -177,7 +177,7 @@ class FrameStream:
                 f"live={live!r} is neither True nor False: choose one of them."
             )
         self._run, self._frames, self._live = run, frames, live
-        self._job, self._sigma_of = job, sigma_of
+        self._prepared, self._sigma_of = job, sigma_of
 
     def __iter__(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         try:
@@ -206,14 +206,14 @@ class FrameStream:
                 f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
                 "name the axes of one."
             )
-        self._sigma_varies = callable(run.sigma)
-        if self._sigma_varies:
-            self._given_sigma, self._first_sigma = run.sigma, run.sigma(0)
-            run = replace(run, sigma=self._first_sigma, noise=None)
+        # What the user's function, if any, told of the first frame is not asked again.
+        self._told: Callable[[int], Any] | None = None
+        if callable(run.sigma):
+            function, run = run.sigma, replace(run, sigma=run.sigma(0), noise=None)
+            self._told = lambda number: function(number) if number else run.sigma
         self._given_dtype = first.dtype
-        if self._job is None:
-            block = Input(first, names).block(run.nonfinite)
-            self._job = start(run, block, is_stream_frame=True)
+        block = None if self._prepared else Input(first, names).block(run.nonfinite)
+        self._job = self._prepared or start(run, block, is_stream_frame=True)
         videos = arrange(first, names, self._job.filter.joint).shape[1]
         self._reads_again = self._job.filter.over_time and videos > 1
         self._source, self._ended = source, False
@@ -297,16 +297,16 @@ class FrameStream:
             )
         block = job.block(given)
         check_kept(block, job.dtypes[1])
-        if not (is_plain(given.dtype) or job.levels.takes(block.range)):
+        if not (job.levels is None or is_plain(given.dtype) or job.levels.takes(block.range)):
             if not np.isfinite(block.range).all():
                 raise nonfinite_error(f"Frame {number} holds NaN or infinity")
             raise errors.ImageError(
                 f"Frame {number} has grey levels far beyond those of the first frame: give frames "
                 "of one scale, without infinite values."
             )
-        if self._sigma_varies:
-            told = self._given_sigma(number) if number else self._first_sigma
-            sigma = resolve_sigma(told, block.finite, job.names, job.filter)
+        sigma = None
+        if self._told is not None:
+            sigma = resolve_sigma(self._told(number), block.finite, job.names, job.filter)
             sigma = scaled(sigma, 1.0 if job.filter.keeps_sigma else job.run.sigma_factor)
             if varies_within(sigma.array, job.names) and job.filter.over_time:
                 raise errors.SigmaError(
@@ -315,7 +315,7 @@ class FrameStream:
                 )
         elif self._sigma_of is not None:
             sigma = self._sigma_of(number)
-        if self._sigma_varies or self._sigma_of is not None:
+        if sigma is not None:
             array = clamp_sigma(sigma, block.finite, is_stream_frame=True)
             clamped = sigma if array is sigma.array else replace(sigma, array=array)
             self._job = job = replace(job, sigma=clamped)
@@ -344,15 +344,16 @@ class FrameStream:
 
     def _over_time(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame with those before and after it."""
-        work = self._get(0).work
+        work = self._held[0].work
         session, is_map = work.session, work.sigma.is_map
         device = session.device
         _, videos, nz, ny, nx = work.source.shape
-        tile = self._tile = Tile(0, *map(Span.whole, (1, nz, ny, nx)), work.source.joined)
+        t, z, y, x = map(Span.whole, (1, nz, ny, nx))
+        tile = self._tile = Tile(0, t, z, y, x, work.source.joined)
         with ExitStack() as stack:
             stack.enter_context(device_errors(session))
             arenas = [stack.enter_context(borrow(session)) for _ in range(videos)]
-            all_stages = [Stages.of(work, arena) for arena in arenas]
+            all_stages = [Stages.of(FramePlan, work, arena) for arena in arenas]
             plan = all_stages[0].plan
             budget, pixels = frame_budget(
                 plan, work.filter, device, work.source, work.memory_limit, is_map, videos
@@ -382,9 +383,9 @@ class FrameStream:
                 # All videos advance in step.
                 counts = [next(steps, None) for steps in flows]
                 running = counts[0] is not None
-                upto = counts[0] if running else self._known
+                upto = self._known if counts[0] is None else counts[0]
                 for number in range(written, upto):
-                    frame = self._get(number)
+                    frame = self._held[number]
                     self._forget(number + 1)
                     yield frame.finished(), frame.tally
                 written = upto

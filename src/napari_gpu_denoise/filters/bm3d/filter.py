@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting
@@ -186,7 +184,7 @@ class BM3D(groups.CollaborativeFilter):
 
 
 @filter_function(BM3D)
-def bm3d() -> np.ndarray:
+def bm3d() -> None:
     """Denoise by BM3D, block matching and 3D filtering.
 
     Parameters

@@ -564,7 +564,7 @@ def no_volume(names: str, shape: tuple[int, ...]) -> AxesError:
 
 
 @filter_function(BM4D)
-def bm4d() -> np.ndarray:
+def bm4d() -> None:
     """Denoise volumes by BM4D, block matching and 4D filtering.
 
     Parameters

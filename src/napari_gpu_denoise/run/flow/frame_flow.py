@@ -20,9 +20,10 @@ from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import FrameNote, Launches
+from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.tile_flow import (
+    MOST_FRAMES,
     frame_budget,
     frames_at_once,
     smallest_tile,
@@ -76,7 +77,7 @@ def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
         return None
     digest = hashlib.blake2b(digest_size=16)
     for part in parts:
-        digest.update(part)
+        digest.update(part.data)
     return digest.digest()
 
 
@@ -119,7 +120,7 @@ class FrameFlow:
         self,
         session: Session,
         arena: Arena,
-        stages: Stages,
+        stages: Stages[FramePlan],
         tile: Tile,
         batch: int,
         variation: np.ndarray | None = None,
@@ -321,11 +322,11 @@ class ArrayFrameFlow:
     def __init__(self, work: Work, arena: Arena, shrink: int = 0, profiling: bool = False):
         self.work, self.arena, self.profiling = work, arena, profiling
         self.events: list[tuple[str, Any]] = []
-        self.stages = Stages.of(work, arena)
+        self.stages = Stages.of(FramePlan, work, arena)
         filter, device, source = work.filter, work.session.device, work.source
         plan, is_map = self.stages.plan, work.sigma.is_map
         budget, pixels = frame_budget(plan, filter, device, source, work.memory_limit, is_map)
-        most, smallest = math.inf, smallest_tile(filter, source)
+        most, smallest = MOST_FRAMES, smallest_tile(filter, source)
         while True:
             self.tiles = spatial_tiles(filter, device, work.whole[1:], source.joined, pixels)
             largest = max(self.tiles, key=lambda tile: math.prod(tile.source_shape))
@@ -361,8 +362,7 @@ class ArrayFrameFlow:
         for part in self.tiles:
             variation = work.sigma.variation(part)
             types = FrameTypes.of(work, part)
-            stages = self.stages
-            given = work.session, self.arena, stages, part, self.batch, variation, types
+            given = work.session, self.arena, self.stages, part, self.batch, variation, types
             flow = FrameFlow(*given, ahead=True, profiling=self.profiling)
             with closing(flow):
                 for sequence, span in videos:

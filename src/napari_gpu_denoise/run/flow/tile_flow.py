@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -60,7 +60,7 @@ _SIDE, _DEEP = 1024, 16
 # Pixels that a launch should have, to be efficient for small frames, and most frames at once.
 _BUSY = {"CPU": 1 << 16, "simulator": 1 << 14}
 _BUSY_GPU = 1 << 25
-_MOST_FRAMES = 16
+MOST_FRAMES = 16
 
 
 def bytes_per_pixel(
@@ -81,7 +81,8 @@ def _large(plan, settings: Filter, channels: int, is_map: bool) -> tuple[Sizes, 
     if key not in known:
         deep = any(settings.reach.t) and not settings.over_time, any(settings.reach.z)
         lengths = (_DEEP if one else 1 for one in deep)
-        tile = Tile(0, *map(Span.whole, (*lengths, _SIDE, _SIDE)), channels)
+        t, z, y, x = map(Span.whole, (*lengths, _SIDE, _SIDE))
+        tile = Tile(0, t, z, y, x, channels)
         batch = (1,) if settings.over_time else ()
         buffers = plan.buffers(tile, *batch, is_map=is_map)
         known[key] = buffers, channels * math.prod(tile.source_shape)
@@ -226,7 +227,7 @@ def frame_budget(
 
 
 def spatial_tiles(
-    settings: Filter, device: Device, whole: tuple[Span, Span, Span], channels: int, pixels: int
+    settings: Filter, device: Device, whole: Sequence[Span], channels: int, pixels: int
 ) -> list[Tile]:
     """Cut frames into parts, each of which is filtered through all frames before the next."""
     reach = Reach((0, 0), settings.reach.z, settings.reach.y, settings.reach.x)
@@ -239,7 +240,7 @@ def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> 
     """Return how many frames of this size are taken at once: small ones together."""
     pixels = tile.channels * math.prod(tile.source_shape[1:])
     busy = _BUSY.get(device.kind, _BUSY_GPU)
-    batch = max(1, min(busy // pixels, _MOST_FRAMES))
+    batch = max(1, min(busy // pixels, MOST_FRAMES))
     while batch > 1:
         buffers = plan.buffers(tile, batch).values()
         needed = sum(buffers) + 16 * batch * pixels
@@ -281,7 +282,7 @@ class TileFlow:
 
     def __init__(self, work: Work, arena: Arena, shrink: int = 0, profiling: bool = False):
         self.work, self.arena = work, arena
-        self.stages = Stages.of(work, arena)
+        self.stages = Stages.of(TilePlan, work, arena)
         filter, device, limit = work.filter, work.session.device, work.memory_limit
         plan, channels, is_map = self.stages.plan, work.source.joined, work.sigma.is_map
         whole = channels * math.prod(work.source.shape)
@@ -341,9 +342,10 @@ class TileFlow:
                 submit, most = pool.submit, _MOST_DOWNLOADS
             held.callback(lambda: [one.cancel() for one in writing])
             clipped = 0
-            for number, one in enumerate(read):
+            for number, (tile, slot, pixels) in enumerate(read):
+                room = f"out {number % (most + 1)}"
                 with self.turn:
-                    writing.append(submit(self._enqueue(*one, f"out {number % (most + 1)}")))
+                    writing.append(submit(self._enqueue(tile, slot, pixels, room)))
                 while len(writing) > (most if number + 1 < total else 0):
                     clipped += writing.popleft().result()
                     progress.tell(number + 1 - len(writing), total)
@@ -363,7 +365,7 @@ class TileFlow:
     def _enqueue(self, tile: Tile, slot: _Slot, pixels: np.ndarray, room: str) -> Callable[[], int]:
         """Enqueue all that a tile needs; return a function that writes it and counts."""
         work, transfer, compute = self.work, self._transfer, self.queues.compute
-        stabilisation = self.stages.stabilisation
+        stabilisation, models = self.stages.stabilisation, work.sigma.models(tile)
         if slot.done is not None:
             slot.done.wait()
         made = slot.name + "out"
@@ -372,12 +374,12 @@ class TileFlow:
         slot.uploaded = launches[0][1]
         launches += [("upload", each) for each in uploads]
         if stabilisation is not None:
-            launches += stabilisation.forward_tile(compute, values, sigma.models, tile)
+            launches += stabilisation.forward_tile(compute, values, models, tile)
         out = transfer.result(made)
         launches += self.stages.plan.enqueue(compute, tile, values, out, sigma)
         if stabilisation is not None:
-            plane, models = math.prod(tile.shape[2:]), sigma.models.ravel()
-            launches += stabilisation.inverse(compute, out, models, plane)
+            plane = math.prod(tile.shape[2:])
+            launches += stabilisation.inverse(compute, out, models.ravel(), plane)
         shape = tile.channels, *tile.shape
         names, kept = (made, room), work.kept(tile)
         arrived = transfer.fetch(
@@ -426,4 +428,4 @@ class TileFlow:
             read_levels = sent("read levels", slot.read_levels)
         variation = sent("variation", slot.variation, known=known)
         even = not sigma.is_map and bool(np.all(slot.levels == slot.levels.flat[0]))
-        return TileSigma(levels, variation, sigma.models(tile), read_levels, even), uploads
+        return TileSigma(levels, variation, read_levels, even), uploads

@@ -176,7 +176,7 @@ class Transfer:
             counts = whole.get_sub_region(0, self._head)
             levels = whole.get_sub_region(self._head, size)
             # Once: filling a buffer would stop the device each time.
-            cl.enqueue_fill_buffer(queue, whole, np.int32(0), 0, self._head)
+            cl.enqueue_fill_buffer(queue, whole, np.zeros(1, np.int32), 0, self._head)
             self._parts[name] = whole, counts, levels
             self._clipped[name] = np.zeros(self._head // 4, np.int32)
         return self._parts[name]

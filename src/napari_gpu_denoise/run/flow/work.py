@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -101,7 +101,7 @@ class FrameSigma:
 
         It is float32 of shape (source ny, source nx), from 0 to 1.
         """
-        if not self.is_map:
+        if self.largest is None:
             return None
         at = tile.sequence, tile.t.source_start
         region = self.frames.region(*tile.source_region)
@@ -197,6 +197,8 @@ class Stabilisation:
 def _transforms(model: NoiseModel, arena: Arena, signed: bool) -> dict[str, tuple]:
     """Return kernel and arguments of both transforms of a model, by name."""
     transform = model.transform(signed)
+    if transform is None:
+        return {}
     constants = {"VALUES": values_per_item(arena.session.device)}
     ways = {"stabilise": transform.forward, "inverse": transform.inverse}
     return {
@@ -242,13 +244,13 @@ class Work:
     levels: Levels
     sigma: FrameSigma
     session: Session
-    spans: tuple[Span, Span, Span, Span] | None = None
+    spans: tuple[Span, ...] | None = None
     stabilised: Sequence[NoiseModel] = ()
     signed: bool = True
     memory_limit: int | None = None
 
     @property
-    def whole(self) -> tuple[Span, Span, Span, Span]:
+    def whole(self) -> tuple[Span, ...]:
         """What is yielded and read along t, z, y, x."""
         return self.spans or tuple(map(Span.whole, self.source.shape[1:]))
 
@@ -265,22 +267,27 @@ class Work:
         return max(min(y.stop, y0 + ny) - y.start, 0), max(min(x.stop, x0 + nx) - x.start, 0)
 
 
+AnyPlan = TypeVar("AnyPlan", TilePlan, FramePlan)
+
+
 @dataclass(frozen=True)
-class Stages:
+class Stages(Generic[AnyPlan]):
     """What runs on the device: the filter, and variance stabilisation around it."""
 
-    plan: TilePlan | FramePlan
+    plan: AnyPlan
     stabilisation: Stabilisation | None = None
 
     @classmethod
-    def of(cls, work: Work, arena: Arena) -> Stages:
-        """Make the kernels for a work; they belong to this thread."""
+    def of(cls, kind: type[AnyPlan], work: Work, arena: Arena) -> Stages[AnyPlan]:
+        """Make the kernels for a work, with a plan of a kind; they belong to this thread."""
         filter, models = work.filter, work.stabilised
         # A plan takes longer to make than a small image to filter; over time, it has a state.
         if filter.over_time:
             plan = filter.plan(arena)
         else:
             plan = arena.keep(filter, lambda: filter.plan(arena))
+        if not isinstance(plan, kind):
+            raise TypeError(f"{type(plan).__name__} of {filter.name} is no {kind.__name__}")
         if not models:
             return cls(plan)
         return cls(plan, Stabilisation(models, arena, work.signed, filter.yields_map))
