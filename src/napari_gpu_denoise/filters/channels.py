@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -18,8 +18,6 @@ from napari_gpu_denoise.protocol.tiles import Tile
 
 JOINED = ("opponent", "joint")  # the choices of `channels` that filter channels together
 
-AnyFilter = TypeVar("AnyFilter", bound=Filter)
-
 
 def channels_setting(joint: str) -> Any:
     """Declare the setting `channels`; `joint` says what joint channels share."""
@@ -31,20 +29,31 @@ def channels_setting(joint: str) -> Any:
     )
 
 
-def decide_channels(settings: AnyFilter, context: Context) -> AnyFilter:
-    """Return settings with ``channels="auto"`` decided; refuse those that do not fit an array."""
-    count, channels = context.channels, settings.channels
-    if channels == "auto":
-        channels = "opponent" if context.rgb else "separate"
-    if channels == "opponent" and count != 3:
-        raise SettingsError(
-            f"channels='opponent' needs three channels, red, green and blue, but there are {count}",
-            "use channels='joint' or 'separate'",
-            code="channels",
-        )
-    if channels == "joint" and count == 1:
-        channels = "separate"
-    return replace(settings, channels=channels)
+class JointFilter(Filter):
+    """Base of filters that may filter channels together, as their setting `channels` says."""
+
+    channels: str
+
+    @property
+    def joint(self) -> str:
+        """Channels that are filtered together."""
+        return "C" if self.channels in JOINED else ""
+
+    def with_channels(self, context: Context) -> Self:
+        """Return the filter with ``channels="auto"`` decided; refuse what does not fit an array."""
+        count, channels = context.channels, self.channels
+        if channels == "auto":
+            channels = "opponent" if context.rgb else "separate"
+        if channels == "opponent" and count != 3:
+            raise SettingsError(
+                "channels='opponent' needs three channels, red, green and blue, but there are "
+                f"{count}",
+                "use channels='joint' or 'separate'",
+                code="channels",
+            )
+        if channels == "joint" and count == 1:
+            channels = "separate"
+        return replace(self, channels=channels)
 
 
 # Orthonormal luminance and chrominance of red, green and blue.
@@ -91,35 +100,40 @@ def mixtures_for(covariance: np.ndarray) -> Mixtures:
 
 
 class ChannelMix:
-    """Mixes channels on one device; belongs to one thread.
+    """Mixes channels on one device, as the setting `channels` says; belongs to one thread.
 
-    With `opponent` three channels are filtered as `mixtures`, and matched in the first one.
-    Otherwise they stay as they are and are matched in the mean of all, each divided by its noise if
-    `weighted`.
+    With ``"opponent"`` three channels are filtered as `mixtures`, and matched in the first one.
+    With ``"joint"`` they stay as they are and are matched in the mean of all, each divided by its
+    noise if `weighted`. If they are not `joined`, nothing is mixed.
     """
 
     def __init__(
         self,
-        opponent: bool,
+        channels: str,
         arena: Arena,
         weighted: bool = True,
         mixtures: Mixtures = INDEPENDENT,
     ):
-        self.opponent = opponent
-        self.weighted = weighted
-        self.arena = arena
+        self.joined, self.opponent = channels in JOINED, channels == "opponent"
+        self.weighted, self.arena = weighted, arena
         self._mixtures = mixtures
-        self._mix = arena.kernel("bm3d/mix_channels", {})
-        self._mix_levels = arena.kernel("bm3d/mix_levels", {})
+        if self.joined:
+            self._mix = arena.kernel("bm3d/mix_channels", {})
+            self._mix_levels = arena.kernel("bm3d/mix_levels", {})
         self._matrices: dict[bytes, Any] = {}
 
     def buffers(self, tile: Tile) -> Sizes:
         """Return the buffers for opponent colours of a tile."""
         return _mixture("opponent", tile, len(OPPONENT)) if self.opponent else {}
 
+    @property
+    def averages(self) -> bool:
+        """Whether what is searched is not one of the images that are filtered."""
+        return self.joined and not self.opponent
+
     def guide_buffers(self, tile: Tile, name: str) -> Sizes:
         """Return the buffers for the guide of the image `name`."""
-        return {} if self.opponent else _mixture(f"{name} guide", tile, 1)
+        return _mixture(f"{name} guide", tile, 1) if self.averages else {}
 
     def begin(self, run: Launcher, noisy: Noisy) -> Noisy:
         """Return the channels to filter: opponent colours, or those given."""
@@ -135,7 +149,9 @@ class ChannelMix:
         return np.full(channels, 1 / channels), self.weighted
 
     def guide(self, run: Launcher, image: Noisy, name: str) -> Noisy:
-        """Return the one channel in which patches are matched."""
+        """Return the one channel in which patches are matched, or all that are separate."""
+        if not self.joined:
+            return image
         if self.opponent:
             # Luminance comes first in the same buffer.
             tile = replace(image.pixels.tile, channels=1)
@@ -144,8 +160,9 @@ class ChannelMix:
         return self._mixed(run, image, row[None], weighted, f"{name} guide")
 
     def end(self, run: Launcher, image: Noisy, out) -> None:
-        """Convert opponent colours back to the channels given, into `out`."""
-        self._enqueue(run, image, self._mixtures.inverse, False, out)
+        """Convert opponent colours, if they are, back to the channels given, into `out`."""
+        if self.opponent:
+            self._enqueue(run, image, self._mixtures.inverse, False, out)
 
     def _mixed(
         self, run: Launcher, image: Noisy, matrix, weighted: bool, name: str, strong: Any = None

@@ -11,16 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters.channels import (
-    JOINED,
-    ChannelMix,
-    channels_setting,
-    decide_channels,
-)
+from napari_gpu_denoise.filters.channels import ChannelMix, JointFilter, channels_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels
 from napari_gpu_denoise.noise.models import NoiseModel, Speckle
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.filter import Context, Filter
+from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
@@ -44,7 +39,7 @@ class Margins:
     read: int  # all that is read
 
     @classmethod
-    def of(cls, settings: Filter) -> Margins:
+    def of(cls, settings: Isoline) -> Margins:
         around = settings.staircase // 2
         if settings.soft:
             followed = settings.steps * settings.segment_length
@@ -59,8 +54,7 @@ class Margins:
     @property
     def reach(self) -> Reach:
         """Reach of the filter, with room for blocks that begin at even pixels of the image."""
-        each = self.read + 1
-        return Reach(y=(each, each), x=(each, each))
+        return Reach.of(self.read + 1)
 
 
 class Padded:
@@ -116,7 +110,7 @@ class PaddedImages:
     @property
     def looks(self) -> float:
         """Number of looks as a kernel argument; 0 for additive noise."""
-        return np.float32(self.noise["relative"]) ** -2 if self.speckle else 0.0
+        return float(np.float32(self.noise["relative"]) ** -2) if self.speckle else 0.0
 
     @property
     def lines(self) -> dict[str, Any]:
@@ -137,15 +131,21 @@ class TileLauncher(Launcher):
     def launch(self, name: str, constants: dict, region: tuple, count: int, /, **arguments):
         """Launch a kernel over a region of some images."""
         y0, x0, ny, nx = region
-        region = {"y0": y0, "x0": x0, "ny": ny, "nx": nx}
-        self._launch(name, name, constants, (nx, ny, count), **region, **arguments)
+        place = {"y0": y0, "x0": x0, "ny": ny, "nx": nx}
+        self._launch(name, name, constants, (nx, ny, count), **place, **arguments)
+
+    def place(self, margin: int) -> dict[str, int]:
+        """Return the kernel arguments that put results, with a margin, in padded images."""
+        (ny, _), (y0, x0, *_) = self.padded.shape, self.padded.region(margin)
+        return {"out_ny": ny, "out_pitch": self.padded.pitch, "out_y0": y0, "out_x0": x0}
 
     def levels(self, level: float, count: int):
         """Return a buffer of noise levels with the same value for every frame."""
         import pyopencl as cl
 
         levels = self.held["isoline levels"]
-        event = cl.enqueue_fill_buffer(self.queue, levels, np.float32(level), 0, 4 * count)
+        value = np.full(1, level, np.float32)
+        event = cl.enqueue_fill_buffer(self.queue, levels, value, 0, 4 * count)
         self.add("levels", event)
         return levels
 
@@ -202,19 +202,15 @@ _SHOW = {"image": 0, "classes": 1, "directions": 2}
 class Plan(TilePlan):
     """Kernels and buffers of `Isoline` on one device; belongs to one thread."""
 
-    def __init__(self, settings: Filter, arena: Arena):
+    def __init__(self, settings: Isoline, arena: Arena):
         self.settings = settings
         self.arena = arena
         self.margins = Margins.of(settings)
-        self.opponent = settings.channels == "opponent"
+        self._mix = ChannelMix(settings.channels, arena, settings.relative_noise == 0)
         # Maps are of the luminance: they are not converted back to colours.
-        self.mixed_back = self.opponent and not settings.yields_map
+        self.mixed_back = self._mix.opponent and not settings.yields_map
         self._candidates = _CANDIDATES if settings.method == "hybrid" else _CANDIDATES - 1
         self._share = settings.share_beside if settings.soft else 0.0
-        self._mix = None
-        if settings.joint:
-            weighted = settings.relative_noise == 0
-            self._mix = ChannelMix(self.opponent, arena, weighted)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the padded images and maps that a tile needs."""
@@ -247,7 +243,7 @@ class Plan(TilePlan):
         if self.mixed_back:
             sizes["made"] = tile.nbytes
         sizes |= {name: 4 * number * plane for name, number in images.items() if number}
-        mixed = {} if self._mix is None else self._mix.buffers(whole)
+        mixed = self._mix.buffers(whole)
         if guided and tile.channels > 1:
             mixed |= self._mix.guide_buffers(whole, "isoline mixed")
         return {f"isoline {name}": nbytes for name, nbytes in sizes.items()} | mixed
@@ -260,9 +256,7 @@ class Plan(TilePlan):
         variation = None
         if sigma.variation is not None:
             variation = run.mirrored("variation", sigma.variation, 1)[0]
-        noisy = Noisy(Pixels(source, _whole(tile)), sigma.levels, sigma.variation)
-        if self.opponent:
-            noisy = self._mix.begin(run, noisy)
+        noisy = self._mix.begin(run, Noisy(Pixels(source, _whole(tile)), sigma.levels))
         noise = _noise(noisy.levels, variation, settings.relative_noise)
         speckle = settings.relative_noise > 0
         guided, share = self._guided(tile)
@@ -339,7 +333,7 @@ class Plan(TilePlan):
         fitted = pilot
         if settings.staircase:
             fitted = run.held["isoline fitted"]
-            place = _place(*run.layout.values(), *run.padded.region(margins.followed)[:2])
+            place = run.place(margins.followed)
             self._regress(run, pixels, guide, pilot, margins.followed, fitted, place)
         steps = {**length, "STEPS": settings.steps, **pixels.noise_constants}
         run.launch(
@@ -363,11 +357,12 @@ class Plan(TilePlan):
         settings, margins = self.settings, self.margins
         grey = {"LENGTH": settings.segment_length, "SPECKLE": guide.speckle}
         constants = {**grey, "SEGMENTS": settings.segments, "SHOW": _SHOW[settings.show]}
-        final = _place(*run.padded.region(0)[2:], 0, 0)
+        _, _, ny, nx = run.padded.region(0)
+        final = {"out_ny": ny, "out_pitch": nx, "out_y0": 0, "out_x0": 0}
         staircase = settings.staircase and settings.show == "image"
         if staircase:
             averaged, made = guide, run.held["isoline pilot"]
-            place = _place(*run.layout.values(), *run.padded.region(margins.fitted)[:2])
+            place = run.place(margins.fitted)
         else:
             averaged, made, place = pixels, out, final
         region = run.padded.region(margins.fitted if staircase else 0)
@@ -398,11 +393,6 @@ def _noise(levels, variation, relative: float) -> dict[str, Any]:
     return {"levels": levels, "variation": variation, "relative": relative}
 
 
-def _place(ny: int, pitch: int, y0: int, x0: int) -> dict[str, int]:
-    """Return the kernel arguments that say where results are put."""
-    return {"out_ny": ny, "out_pitch": pitch, "out_y0": y0, "out_x0": x0}
-
-
 def _whole(tile: Tile) -> Tile:
     """Return a tile that treats all that is read as a whole image."""
     return replace(tile, y=Span.whole(tile.y.source_size), x=Span.whole(tile.x.source_size))
@@ -412,7 +402,7 @@ DIRECTIONS = 32  # of segments, 11.25 degrees apart
 
 
 @dataclass(frozen=True)
-class Isoline(Filter):
+class Isoline(JointFilter):
     """Settings of the isoline filter.
 
     Every pixel is averaged along the line of equal grey level through it: segments in the direction
@@ -526,11 +516,6 @@ class Isoline(Filter):
     def yields_map(self) -> bool:
         return self.show != "image"
 
-    @property
-    def joint(self) -> str:
-        """Channels that share isolines."""
-        return "C" if self.channels in JOINED else ""
-
     def prepare(self, context: Context) -> Self:
         """Return the filter for an array, with its channels, and for speckle of these models."""
         fitting, speckle = super().prepare(context), self.relative_noise > 0
@@ -542,10 +527,10 @@ class Isoline(Filter):
             )
         if speckle and self.channels == "auto":
             fitting = replace(fitting, channels="separate")
-        fitting = decide_channels(fitting, context)
+        fitting = fitting.with_channels(context)
         if context.noise and self.takes(context.noise):
             channels = "separate" if fitting.channels == "opponent" else fitting.channels
-            looks = context.noise[0].looks
+            (looks,) = _looks(context.noise)
             fitting = replace(fitting, criterion="multiplicative", looks=looks, channels=channels)
         if fitting.keeps_sigma and context.strength != 1:
             looks = within_bounds(self, "looks", fitting.looks / context.strength**2)
@@ -554,7 +539,7 @@ class Isoline(Filter):
 
     def takes(self, models: Sequence[NoiseModel]) -> bool:
         """Whether all is speckle of the same looks, of which there are not too many."""
-        looks = {model.looks for model in models if isinstance(model, Speckle)}
+        looks = _looks(models)
         return len(looks) == 1 and all(within_bounds(self, "looks", one) == one for one in looks)
 
     @property
@@ -578,6 +563,10 @@ class Isoline(Filter):
 
     def plan(self, arena: Arena) -> Plan:
         return Plan(self, arena)
+
+
+def _looks(models: Sequence[NoiseModel]) -> set[float]:
+    return {model.looks for model in models if isinstance(model, Speckle)}
 
 
 @filter_function(Isoline)
@@ -716,14 +705,14 @@ def make_maps(
     image: Any, run: Run, progress: Progress, **chosen: int | slice | None
 ) -> IsolineMaps:
     """Make the maps, with progress after each tile."""
-    job, maps = shown_maps(image, run, _shown, progress, **chosen)
+    settings = run.filter
+    if not isinstance(settings, Isoline):
+        raise SettingsError(f"{settings.title} makes no maps of isolines: give Isoline settings.")
+    names = ["directions"] + ["classes"] * (settings.method != "pi-ld")
+    maps = shown_maps(image, run, names, progress, **chosen)
     classes = maps.get("classes")
     return IsolineMaps(
         classes=None if classes is None else classes.astype(np.uint8),
         directions=maps["directions"] * np.float32(360 / DIRECTIONS),
-        period=180.0 if job.filter.soft else 360.0,
+        period=180.0 if settings.soft else 360.0,
     )
-
-
-def _shown(settings: Filter) -> list[str]:
-    return ["directions"] + ["classes"] * (settings.method != "pi-ld")

@@ -12,6 +12,7 @@ from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
+    RingTiles,
     frames_setting,
     slices_setting,
 )
@@ -29,7 +30,6 @@ from napari_gpu_denoise.protocol.plan import (
     Buffers,
     Launches,
     Sizes,
-    TilePlan,
     TileSigma,
 )
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from napari_gpu_denoise.noise.record import NoiseEstimate
 
 
-class Plan(TilePlan):
+class Plan(RingTiles):
     """Kernels and buffers of NL-means on one device; belongs to one thread.
 
     `variant` is the search kernel to use, by default the one that fits the device.
@@ -78,14 +78,9 @@ class Plan(TilePlan):
         sigma: TileSigma,
         ring: tuple[int, int] | None = None,
         alike: Any = None,
-        place: tuple[int, int] = (0, 0),
+        place: tuple[int, int] | None = None,
         held: Buffers | None = None,
     ) -> Launches:
-        """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
-
-        `ring` and `alike` are those of `PatchSearch.enqueue`; `place` is how many frames (t, z)
-        of `out` come before those of this tile, and how many there are.
-        """
         filtering, settings = self._settings, self.search.settings
         held = held or self.hold(tile)
         run = Launcher(self.arena, queue, held)
@@ -113,7 +108,7 @@ class Plan(TilePlan):
             **{"estimates": estimates, **matches.grid, "tile": source, "first": first},
             **{"ring": slots, "tile_nz": snz, "tile_ny": sny, "tile_nx": snx},
             **{"t0": tile.t.margin, "z0": tile.z.margin, "y0": tile.y.margin, "x0": tile.x.margin},
-            **{"nz": nz, "ny": ny, "nx": nx, "first_out": place[0], "out": out},
+            **{"nz": nz, "ny": ny, "nx": nx, "first_out": place[0] if place else 0, "out": out},
         )
         return run.launches
 
@@ -255,8 +250,7 @@ class NLMeans(FrameSearch):
     @property
     def reach(self) -> Reach:
         """The search window and a patch."""
-        around = (self.window // 2 + self.patch - 1,) * 2
-        return Reach(self.search.frames, (self.slices, self.slices), around, around)
+        return Reach.of(self.window // 2 + self.patch - 1, self.slices, self.search.frames)
 
     @property
     def operations_per_pixel(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -41,7 +41,7 @@ def map_arguments(variation: Pixels | None, y: int, x: int) -> dict[str, Any]:
     return {"variation": variation.buffer, "map_pitch": spans[1].size, **place}
 
 
-def spread(tile: Tile, around: int | tuple[int, int, int]) -> Tile:
+def spread(tile: Tile, around: int | Sequence[int]) -> Tile:
     """Return a tile that yields `around` more pixels, as far as what it reads allows.
 
     One number is for Y and X, three are for Z, Y and X.
@@ -83,6 +83,9 @@ def channels_as_frames(tile: Tile) -> Tile:
     return replace(tile, t=Span.whole(tile.channels * tile.t.size), channels=1)
 
 
+_NOTHING = np.zeros(1, np.int32)
+
+
 class Launcher:
     """Enqueues kernels, copies and fills on one device, and lists the events of all by name.
 
@@ -90,7 +93,8 @@ class Launcher:
     """
 
     def __init__(self, arena: Arena, queue, held: Buffers | None = None):
-        self.device, self.queue, self.held = arena.device, queue, held
+        self.device, self.queue = arena.device, queue
+        self.held = Buffers() if held is None else held
         self.launches: Launches = []
         self._prefix = ""
 
@@ -118,15 +122,18 @@ class Launcher:
         """Fill a part of a buffer with 0."""
         import pyopencl as cl
 
-        fill = cl.enqueue_fill_buffer(self.queue, buffer, np.int32(0), offset, nbytes)
+        fill = cl.enqueue_fill_buffer(self.queue, buffer, _NOTHING, offset, nbytes)
         self.add("clear", fill)
 
     def store(self, source, place: int, target, slot: int, nbytes: int) -> None:
         """Copy one of several equal parts of a buffer to the place of one in another buffer."""
         import pyopencl as cl
 
-        places = {"src_offset": place * nbytes, "dst_offset": slot * nbytes}
-        self.add("store", cl.enqueue_copy(self.queue, target, source, byte_count=nbytes, **places))
+        first, into = place * nbytes, slot * nbytes
+        copied = cl.enqueue_copy(
+            self.queue, target, source, byte_count=nbytes, src_offset=first, dst_offset=into
+        )
+        self.add("store", copied)
 
     def send(self, values: np.ndarray, name: str):
         """Copy a small float32 array to a buffer that does not hold it yet; return the buffer."""

@@ -8,19 +8,20 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from napari_gpu_denoise.filters.channels import decide_channels
+from napari_gpu_denoise.filters.channels import JointFilter
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
     RingPlan,
+    RingTiles,
     frames_setting,
     slices_setting,
 )
 from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel_text
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.protocol.filter import Context, Filter
-from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.filter import Context
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps
@@ -50,7 +51,7 @@ class Group:
     held: bool
 
     @classmethod
-    def of(cls, settings: Filter, device: Device, rows: int, planes: int):
+    def of(cls, settings: NLMeansPixelwise, device: Device, rows: int, planes: int) -> Group | None:
         """Return the group for so many planes compared; None if they do not fit local memory."""
         offsets, reached = settings.window, rows + settings.patch - 1
         columns = 4 if planes == 1 else 2
@@ -100,7 +101,7 @@ class Blocks:
     early: int = 0
 
     @classmethod
-    def of(cls, settings: Filter, device: Device, channels: int) -> Blocks:
+    def of(cls, settings: NLMeansPixelwise, device: Device, channels: int) -> Blocks:
         """Return the blocks that suit a device, for channels that are filtered together."""
         radius, window = settings.patch // 2, settings.window // 2
         lanes = device.lanes
@@ -164,10 +165,10 @@ class Blocks:
 _WEIGHTS = ("exp", "plain", "bisquare")
 
 
-class Plan(TilePlan):
+class Plan(RingTiles):
     """Kernels and buffers of pixelwise NL-means on one device; belongs to one thread."""
 
-    def __init__(self, settings: Filter, arena: Arena):
+    def __init__(self, settings: NLMeansPixelwise, arena: Arena):
         self.arena, self.settings = arena, settings
         device = arena.device
         self._taps = constant_buffer(arena.session, taps(settings))
@@ -204,10 +205,6 @@ class Plan(TilePlan):
         place: tuple[int, int] | None = None,
         held: Buffers | None = None,
     ) -> Launches:
-        """Enqueue the filter for one tile, in buffers `held` or else allocated for it.
-
-        `ring`, `alike` and `place` are those of `RingPlan`.
-        """
         held = held or self.hold(tile)
         settings = self.settings
         nt, nz, ny, nx = tile.shape
@@ -262,7 +259,7 @@ class Plan(TilePlan):
         return run.launches
 
 
-def taps(settings: Filter) -> np.ndarray:
+def taps(settings: NLMeansPixelwise) -> np.ndarray:
     """Return the weights of a patch along y and x, then along z; each sums to 1, or all are 1."""
     made = []
     for width in (settings.patch, 2 * settings.patch_slices + 1):
@@ -276,7 +273,7 @@ def taps(settings: Filter) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class NLMeansPixelwise(FrameSearch):
+class NLMeansPixelwise(FrameSearch, JointFilter):
     """Settings of exact pixelwise NL-means.
 
     Every pixel is replaced by the weighted mean of all pixels in a search window, weighted by the
@@ -376,7 +373,7 @@ class NLMeansPixelwise(FrameSearch):
         fitting = super().prepare(context)
         if self.channels == "auto":
             fitting = replace(fitting, channels="joint" if context.rgb else "separate")
-        fitting = decide_channels(fitting, context)
+        fitting = fitting.with_channels(context)
         return fitting if context.image is None else fitting.spaced(context.image, context.names)
 
     @property
@@ -392,9 +389,8 @@ class NLMeansPixelwise(FrameSearch):
     @property
     def reach(self) -> Reach:
         """The search window and half a patch."""
-        around = (self.window // 2 + self.patch // 2,) * 2
-        deep = (self.slices + self.patch_slices,) * 2
-        return Reach((self.frames_before, self.frames_after), deep, around, around)
+        around, deep = self.window // 2 + self.patch // 2, self.slices + self.patch_slices
+        return Reach.of(around, deep, (self.frames_before, self.frames_after))
 
     @property
     def offsets(self) -> int:
@@ -475,5 +471,4 @@ def make_counts(
     image: Any, run: Run, progress: Progress, **chosen: int | slice | None
 ) -> np.ndarray:
     """Count the pixels averaged, with progress after each tile."""
-    _, maps = shown_maps(image, run, lambda settings: ["pixels"], progress, **chosen)
-    return maps["pixels"]
+    return shown_maps(image, run, ["pixels"], progress, **chosen)["pixels"]

@@ -25,6 +25,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
 )
 from napari_gpu_denoise.filters.search.video_search import (
     PredictiveSearch,
+    ReferenceFrames,
     RingFrames,
     VideoMatches,
     VideoSearch,
@@ -52,9 +53,9 @@ class RidgeSettings:
     filtered image.
     """
 
-    sides: tuple[int, int, int]
-    steps: tuple[int, int, int]
-    windows: tuple[int, int, int]
+    sides: tuple[int, ...]
+    steps: tuple[int, ...]
+    windows: tuple[int, ...]
     iterations: int
     from_noisy: bool
     volume: bool = False
@@ -63,11 +64,11 @@ class RidgeSettings:
     @classmethod
     def of_image(cls, iterations: int, search: SearchSettings) -> RidgeSettings:
         """Return the settings for an image, in which chains search what is combined."""
-        lengths = ((1, n, n) for n in (search.patch, search.step, search.window))
-        return cls(*lengths, iterations, from_noisy=iterations > 1)
+        sides, steps, windows = ((1, n, n) for n in (search.patch, search.step, search.window))
+        return cls(sides, steps, windows, iterations, from_noisy=iterations > 1)
 
     @property
-    def reach(self) -> tuple[int, int, int]:
+    def reach(self) -> tuple[int, ...]:
         """Reach of all iterations along z, y, x: to a reference and on to its matches, in each."""
         return tuple(
             self.iterations * (2 * (window // 2) + side - 1)
@@ -126,8 +127,8 @@ class VideoRidgeSettings:
         """Operations of the search, and of the combinations."""
         pixels, neighbours = math.prod(self.sides), self.neighbours
         combined = 2.0 * neighbours**2 * (2 * pixels + neighbours)
-        each = 2.0 * self.search.candidates * pixels, combined
-        return tuple(one / math.prod(self.steps) for one in each)
+        references = math.prod(self.steps)
+        return 2.0 * self.search.candidates * pixels / references, combined / references
 
 
 def remaining_after(number: int, iterations: int) -> float:
@@ -164,7 +165,7 @@ class RidgeKernels:
         matched: int,
         **constants: int,
     ):
-        self.settings, self.arena = one, arena
+        self.arena, self._team = arena, one.neighbours
         self.variant = choose_combination(one, arena.device)
         self._sides = {f"P{axis}": side for axis, side in zip("ZYX", one.sides, strict=True)}
         self._constants = {
@@ -202,9 +203,8 @@ class RidgeKernels:
         """Enqueue the combinations of `counts` references along z or t, y and x of each volume."""
         layers, rows, columns = counts
         if self.variant.kernel == "combine_groups":
-            team = self.settings.neighbours
-            over = (team, rows * columns, volumes * layers)
-            run.run("combine", kernel, over, (team, 1, 1), **arguments)
+            over = (self._team, rows * columns, volumes * layers)
+            run.run("combine", kernel, over, (self._team, 1, 1), **arguments)
             return
         for (z, y, x), (deep, down, across) in self._in_turns(counts):
             turn = {"first_block_z": z, "first_block_y": y, "first_block_x": x}
@@ -227,7 +227,7 @@ class RidgeFilter(RidgeKernels):
     """
 
     def __init__(self, one: RidgeSettings, search: Any, arena: Arena):
-        self.search = search
+        self.settings, self.search = one, search
         lengths = list(zip(one.sides, one.steps, one.windows, strict=True))
         around = math.prod((width + side - 2) // step + 2 for side, step, width in lengths)
         super().__init__(
@@ -325,6 +325,7 @@ class VideoRidge(RidgeKernels):
     """One iteration of ridge combinations of the frames of a video, as one of its passes."""
 
     def __init__(self, one: VideoRidgeSettings, arena: Arena):
+        self.settings = one
         self.search = PredictiveSearch(one.search, arena)
         added, matched = (one.search.covering(width) for width in (one.search.patch, 1))
         super().__init__(one, arena, added, matched, VIDEO=1, INDEX_BITS=0)
@@ -340,7 +341,7 @@ class VideoRidge(RidgeKernels):
         run: Launcher,
         found: VideoMatches,
         images: tuple,
-        frames: RingFrames,
+        frames: ReferenceFrames,
         channels: int,
         links: tuple,
         sums,
@@ -396,8 +397,9 @@ class RidgePlan(TilePlan):
     def __init__(
         self, first: TilePlan, one: RidgeSettings, search: Any, mix: ChannelMix | None = None
     ):
-        self.arena = first.arena
-        self._first, self._ridge, self._mix = first, RidgeFilter(one, search, first.arena), mix
+        self.arena, self._first = first.arena, first
+        self._ridge = RidgeFilter(one, search, first.arena)
+        self._mix = mix or ChannelMix("separate", first.arena)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; the combinations reuse those of the first plan."""
@@ -405,30 +407,24 @@ class RidgePlan(TilePlan):
         image = region.nbytes
         own = {"first result": image, "noisy region": image, "partly filtered": image}
         sizes = [self._first.buffers(region, is_map), self._ridge.buffers(self._as_frames(region))]
-        if self._mix is not None:
-            sizes.append(self._mix.buffers(including_margins(tile)))
-            sizes.append(self._mix.guide_buffers(region, "combined"))
+        sizes.append(self._mix.buffers(including_margins(tile)))
+        sizes.append(self._mix.guide_buffers(region, "combined"))
         return {**together(*sizes), **own}
 
     def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
         """Enqueue both for one tile."""
         run = Launcher(self.arena, queue, self.hold(tile, sigma.variation is not None))
         region, whole, held = self._region(tile), including_margins(tile), run.held
-        first = estimate = held["first result"]
+        first, mix = held["first result"], self._mix
         run.launches += self._first.enqueue(queue, region, source, first, sigma)
-        mix = self._mix
-        opponent = mix is not None and mix.opponent
-        noisy = Noisy(Pixels(source, whole), sigma.levels)
-        if opponent:
-            noisy = mix.begin(run, noisy)
+        noisy = mix.begin(run, Noisy(Pixels(source, whole), sigma.levels))
         for name in ("noisy region", "partly filtered"):
             _cut(run, noisy.pixels, region, held[name])
-        if opponent:
-            estimate = mix.begin(run, Noisy(Pixels(first, region), sigma.levels)).pixels.buffer
+        estimate = mix.begin(run, Noisy(Pixels(first, region), sigma.levels)).pixels.buffer
 
         def guide(image) -> Pixels:
             given = replace(noisy, pixels=Pixels(image, self._as_frames(region)))
-            return (given if mix is None else mix.guide(run, given, "combined")).pixels
+            return mix.guide(run, given, "combined").pixels
 
         noise = {"levels": noisy.levels, "slices": 1, "first_slice": 0}
         if self._ridge.settings.volume:
@@ -439,10 +435,9 @@ class RidgePlan(TilePlan):
         with run.named("ridge"):
             self._ridge.enqueue(
                 *(run, self._as_frames(region), images, guide, noise, variation),
-                *(self._as_frames(tile), first if opponent else out),
+                *(self._as_frames(tile), first if mix.opponent else out),
             )
-        if opponent:
-            mix.end(run, Noisy(Pixels(first, tile), noisy.levels), out)
+        mix.end(run, Noisy(Pixels(first, tile), noisy.levels), out)
         return run.launches
 
     def _region(self, tile: Tile) -> Tile:
@@ -451,7 +446,7 @@ class RidgePlan(TilePlan):
 
     def _as_frames(self, tile: Tile) -> Tile:
         """Return a tile of images with separate channels as one that has these as frames."""
-        if self._mix is not None or self._ridge.settings.volume or tile.channels == 1:
+        if self._mix.joined or self._ridge.settings.volume or tile.channels == 1:
             return tile
         return channels_as_frames(tile)
 

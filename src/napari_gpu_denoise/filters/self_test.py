@@ -83,8 +83,8 @@ def build_ahead(device: Device, steps: Sequence[str]) -> None:
     process that tests is, and for these runs, too.
     """
     names = MODULES.keys() & steps
-    if names and worth_it(device):
-        held = session(under_test(device))
+    held = session(under_test(device)) if names and worth_it(device) else None
+    if held is not None and held.ahead is not None:
         for name in names:
             held.ahead.add(map(held.task, programs_for(*run_of(name, held.device))))
         held.ahead.finish()

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+LARGEST_SIGMAS = 12.0  # of a number that is summed, where nothing else is known
+
 
 def sum_arguments(
-    added: int, matched: int, largest: float = 12
+    added: int, matched: int, largest: float = LARGEST_SIGMAS
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the kernel arguments of sums of weights, and of what is added up with these.
 

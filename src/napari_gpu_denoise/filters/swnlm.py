@@ -255,8 +255,7 @@ class SWNLM(Filter):
     def reach(self) -> Reach:
         """Half a window and half a patch, or those of the fallback."""
         each = self.window // 2 + self.patch // 2
-        around = (max(each, _EXACT.reach.y[0]) if self._falls_back else each,) * 2
-        return Reach(y=around, x=around)
+        return Reach.of(max(each, _EXACT.reach.y[0]) if self._falls_back else each)
 
     @property
     def yields_map(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from napari_gpu_denoise.errors import AxesError
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import GroupKernels, yields_of_passes
-from napari_gpu_denoise.filters.channels import JOINED, ChannelMix, channels_setting
+from napari_gpu_denoise.filters.channels import ChannelMix, channels_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
 from napari_gpu_denoise.filters.ridge import (
     NEIGHBOURS,
@@ -33,6 +33,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     BlockMotion,
     FrameRings,
     PredictiveSearch,
+    ReferenceFrames,
     RingFrames,
     RingShape,
     VideoMatches,
@@ -40,7 +41,7 @@ from napari_gpu_denoise.filters.search.video_search import (
     margin_of,
     ring_buffers,
 )
-from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
+from napari_gpu_denoise.filters.sums import LARGEST_SIGMAS, blocks_in_turns
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -53,7 +54,9 @@ from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile
 from napari_gpu_denoise.run.denoise import filter_function
 
 
-def choose_video_group_variant(settings: groups.GroupSettings, device: Device) -> Variant:
+def choose_video_group_variant(
+    settings: groups.GroupSettings[VideoSearch], device: Device
+) -> Variant:
     """Choose the kernel: whole groups as vectors on a CPU, a team of work-items a group on a GPU.
 
     On a CPU work-groups are so wide that every second one shares no pixel with the next.
@@ -75,7 +78,7 @@ def choose_video_group_variant(settings: groups.GroupSettings, device: Device) -
     return groups.team_variant(device, (min(teams, 4), max(1, teams // 4)), depth, teams, wide=wide)
 
 
-class VideoPass(GroupKernels):
+class VideoPass(GroupKernels[VideoSearch]):
     """Kernels of one pass, whose search is a `VideoSearch`.
 
     Its sums take `sum_bytes` a pixel, and nothing of the noise is `kept` to be combined.
@@ -86,17 +89,16 @@ class VideoPass(GroupKernels):
 
     def __init__(
         self,
-        settings: groups.GroupSettings,
+        settings: groups.GroupSettings[VideoSearch],
         arena: Arena,
         variant: Variant | None = None,
         search_variant: Variant | None = None,
     ):
         variant = variant or choose_video_group_variant(settings, arena.device)
-        super().__init__(settings, arena, variant, video=True, INDEX_BITS=0)
         search = settings.search
+        sums = search.covering(groups.PATCH), search.covering(1), LARGEST_SIGMAS
+        super().__init__(settings, arena, variant, sums, video=True, INDEX_BITS=0)
         self.search = PredictiveSearch(search, arena, search_variant)
-        added, matched = (search.covering(width) for width in (groups.PATCH, 1))
-        self._joining, self._adding = sum_arguments(added, matched)
 
     def given(self, searched: str, begun: str) -> tuple[str, ...]:
         """Return the names of the images it takes, of what is searched, and of what is combined."""
@@ -107,7 +109,7 @@ class VideoPass(GroupKernels):
         run: Launcher,
         found: VideoMatches,
         images: tuple,
-        frames: RingFrames,
+        frames: ReferenceFrames,
         channels: int,
         links: tuple,
         sums,
@@ -189,7 +191,9 @@ class Plan(FramePlan):
     def __init__(self, settings: VBM3D, arena: Arena):
         self.arena, passes = arena, settings.passes
         self.passes = {
-            name: (VideoRidge if isinstance(one, VideoRidgeSettings) else VideoPass)(one, arena)
+            name: VideoRidge(one, arena)
+            if isinstance(one, VideoRidgeSettings)
+            else VideoPass(one, arena)
             for name, one in passes.items()
         }
         self._last = list(self.passes)[-1]
@@ -206,14 +210,9 @@ class Plan(FramePlan):
         self._late = search.late
         self.ahead = len(passes) * (self._late + self._after)
         self._margin = max(margin_of(one.search) for one in passes.values())
-        self._opponent = settings.channels == "opponent"
-        self._mixtures, self._mix = settings.mixtures, None
-        if settings.channels in JOINED:
-            self._mix = ChannelMix(self._opponent, arena, mixtures=self._mixtures)
-        first = next(iter(passes.values()))
-        self._separate = self._mix is None and len(first.spectra) > 1
-        # Whether a guide is searched, and not the first of the channels that are filtered.
-        self._guided = self._mix is not None and not self._opponent
+        self._mixtures = settings.mixtures
+        self._mix = ChannelMix(settings.channels, arena, mixtures=self._mixtures)
+        self._separate = not self._mix.joined and len(settings.spectral) > 1
 
     def buffers(self, tile: Tile, batch: int, is_map: bool = False) -> Sizes:
         """Return the rings, the tables of frames, and what the passes need for `batch` frames."""
@@ -221,7 +220,7 @@ class Plan(FramePlan):
         passes, yields = list(self.passes), yields_of_passes(self.passes, tile)
         guides = list(self._searched.values())
         shape = self._shape(tile, batch)
-        images, guides = (*guides, *self._begun.values()), guides if self._guided else ()
+        images, guides = (*guides, *self._begun.values()), guides if self._mix.averages else ()
         sums = {name: one.sum_bytes for name, one in self.passes.items()}
         sizes = [ring_buffers(shape, channels, images, guides, sums)]
         if self._motion is not None:
@@ -231,10 +230,10 @@ class Plan(FramePlan):
             # The last batch also yields the frames that waited for references of later frames.
             joined = batch if name == self._last else batch + self._late
             tables = {"links": 12 * channels * batch * span, "levels": 4 * channels * joined}
-            if self._mix is not None:
+            if self._mix.joined:
                 tables["guide links"] = 12 * batch * span
             pixels = 4 * channels * joined * made.y.size * made.x.size
-            if name != self._last or self._opponent:
+            if name != self._last or self._mix.opponent:
                 tables["estimate"] = pixels
             if name in self._begun:
                 tables["kept"] = pixels
@@ -242,18 +241,14 @@ class Plan(FramePlan):
                 one.search.buffers(batch, references(one.settings.search, made)),
                 {f"{name} {what}": nbytes for what, nbytes in tables.items()},
             ]
-        if self._mix is not None:
+        if self._mix.joined:
             whole = replace(including_margins(tile), t=Span.whole(batch))
             waited = batch + self._late
-            sizes += [
-                {"weights of channels": 4 * channels * waited},
-                self._mix.buffers(whole),
-                self._mix.guide_buffers(whole, "noisy") if self._guided else {},
-            ]
-            if self._guided:
-                for name in passes[:-1]:
-                    made = replace(yields[name], t=Span.whole(waited))
-                    sizes.append(self._mix.guide_buffers(made, name))
+            sizes += [{"weights of channels": 4 * channels * waited}, self._mix.buffers(whole)]
+            sizes.append(self._mix.guide_buffers(whole, "noisy"))
+            for name in passes[:-1]:
+                made = replace(yields[name], t=Span.whole(waited))
+                sizes.append(self._mix.guide_buffers(made, name))
         return together(*sizes)
 
     def begin(self, tile: Tile, batch: int, first: int, start: int, variation: Any = None) -> None:
@@ -276,11 +271,11 @@ class Plan(FramePlan):
             )
             time -= after + before
         self._spectrum = 0
-        matrix, strengths = np.eye(tile.channels), None
-        if self._opponent:
+        matrix, strengths = np.eye(tile.channels), ()
+        if self._mix.opponent:
             matrix, strengths = self._mixtures.matrix, self._mixtures.strengths
         guide, weighted = matrix[0], False
-        if self._mix is not None:
+        if self._mix.joined:
             guide, weighted = self._mix.guide_row(tile.channels)
         self._links = FrameLinks((before, after), matrix, guide, weighted, strengths=strengths)
 
@@ -302,12 +297,11 @@ class Plan(FramePlan):
         run = Launcher(self.arena, queue, self._held)
         for note in notes:
             # Channels that are filtered separately are videos of one channel each.
-            if self._separate and note.models is not None:
+            if self._separate:
                 self._spectrum = int(note.models[0])
         pixels = Pixels(frames, replace(including_margins(self._tile), t=Span.whole(count)))
         noisy = Noisy(pixels, self._weights(run, [note.sigma for note in notes]))
-        if self._mix is not None:
-            noisy = self._mix.begin(run, noisy)
+        noisy = self._mix.begin(run, noisy)
         self._keep(run, "noisy", noisy, first)
         self._known += count
         self._measure_motion(run, first - 1, count)
@@ -320,7 +314,7 @@ class Plan(FramePlan):
             return
         rings = self._rings
         _, links = self._links.links(first, count + 1, repeated=1.0)
-        images = rings.guides("noisy") if self._guided else rings.images("noisy")
+        images = rings.guides("noisy") if self._mix.averages else rings.images("noisy")
         sent = run.send(links, "motion links")
         with run.named("motion"):
             frames = RingFrames(rings.shape, first, count)
@@ -363,11 +357,11 @@ class Plan(FramePlan):
         at.cleared = reached
         links, guide_links = self._links.links(first, count, repeated=-1.0)
         sent = searched_links = run.send(links, f"{name} links")
-        if self._mix is not None:
+        if self._mix.joined:
             searched_links = run.send(guide_links, f"{name} guide links")
         searched = self._searched[name]
-        guide = rings.guides(searched) if self._guided else rings.images(searched)
-        frames = RingFrames(rings.shape, first, count, at.grid)
+        guide = rings.guides(searched) if self._mix.averages else rings.images(searched)
+        frames = ReferenceFrames(rings.shape, first, count, at.grid)
         with run.named(name):
             found = one.search.enqueue(run, guide, frames, searched_links, self._motions)
             one.filter_groups(
@@ -396,7 +390,7 @@ class Plan(FramePlan):
             yields.x.size,
         )
         levels = run.send(self._links.levels(first, count), f"{name} levels")
-        mixed_back = out is not None and self._opponent
+        mixed_back = out is not None and self._mix.opponent
         made = run.held[f"{name} estimate"] if out is None or mixed_back else out
         both = made, *([run.held[f"{name} kept"]] if name in self._begun else [])
         with run.named(name):
@@ -419,13 +413,13 @@ class Plan(FramePlan):
         """Store frames in their ring, and the guide that is searched in place of them."""
         rings = self._rings
         rings.store(run, rings.images(name), image.pixels, first)
-        if self._guided:
+        if self._mix.averages:
             guide = self._mix.guide(run, image, name)
             rings.store(run, rings.guides(name), guide.pixels, first)
 
     def _weights(self, run: Launcher, sigmas):
         """Return what channels are divided by in the guide, frame by frame."""
-        if self._mix is None:
+        if not self._mix.joined:
             return None
         weights = np.array([guide_levels(sigma) for sigma in sigmas]).T
         return run.send(weights, "weights of channels")
@@ -434,7 +428,8 @@ class Plan(FramePlan):
 def references(search: VideoSearch, tile: Tile) -> tuple[Grid, Grid]:
     """Return the references along Y and X that the output of a tile depends on."""
     wide = spread(tile, search.furthest)
-    return tuple(Grid.of(span, search.patch, search.step) for span in (wide.y, wide.x))
+    y, x = (Grid.of(span, search.patch, search.step) for span in (wide.y, wide.x))
+    return y, x
 
 
 # Without later frames only its own references estimate a frame: more of them are needed.
@@ -508,7 +503,6 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     similar_basic: ClassVar[float] = 5.0
     similar_final: ClassVar[float] = 2.0
     kaiser: ClassVar[float] = 1.0
-    over_time = True
     frames_before: int = frames_setting(4, "Earlier frames to search")
     frames_after: int = frames_setting(4, "Later frames to search; 0 filters without delay")
     threshold: float = groups.threshold(3.4)
@@ -532,9 +526,13 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
     neighbours_final: int = groups.neighbours(8, groups.FINAL)
 
     @property
+    def over_time(self) -> bool:
+        return True
+
+    @property
     def shared_noise(self) -> bool:
         """Only of correlated noise: patches of a frame share far more of it than of white."""
-        return self.spectral
+        return bool(self.spectral)
 
     def unrefined(self, noise: Sequence[NoiseModel]) -> str:
         """Why results are not refined: frames on one side only have gained little or nothing."""
@@ -586,7 +584,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         return {name: getattr(self, f"step_{name}") or ordinary for name in self.stages}
 
     @cached_property
-    def passes(self) -> dict[str, groups.GroupSettings | VideoRidgeSettings]:
+    def passes(self) -> dict[str, groups.GroupSettings[VideoSearch] | VideoRidgeSettings]:
         """The passes, in order.
 
         ``"basic"``, ``"kalman"`` where it is of use, ``"final"``; to refine, ``"ridge 1"`` and on.
@@ -610,13 +608,13 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
                 passes["kalman"] = self._pass(name, one_each, kalman=True, shared_noise=False)
             common = self.threshold_common if name == "basic" else self.wiener_common
             passes[name] = self._pass(name, search, common=common)
-        count = self.iterations
+        combined, count = {}, self.iterations
         wide = {"first": _RIDGE_WINDOW, "following": _RIDGE_NEXT, "step": 4}
         # Patches of the own frame overlap, and share noise: a part of the group suffices.
         wide |= {"kept": _RIDGE_NEXT**2, "neighbours": NEIGHBOURS, "similar": math.inf}
         for k in range(count):
-            passes[f"ridge {k + 1}"] = VideoRidgeSettings(replace(search, **wide), k, count)
-        return self._with_spectra(passes)
+            combined[f"ridge {k + 1}"] = VideoRidgeSettings(replace(search, **wide), k, count)
+        return {**self._with_spectra(passes), **combined}
 
     @cached_property
     def reach(self) -> Reach:
@@ -625,7 +623,7 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         around = sum(one.reach for one in passes)
         before = len(passes) * (self.frames_before + self.frames_after)
         after = len(passes) * (min(self.frames_before, self.frames_after) + self.frames_after)
-        return Reach((before, after), (0, 0), (around, around), (around, around))
+        return Reach.of(around, time=(before, after))
 
     def plan(self, arena: Arena) -> Plan:
         return Plan(self, arena)

@@ -112,7 +112,7 @@ def slice_distance(image: Any, names: str) -> float | None:
 def _neighbours(image: Any, names: str):
     """Yield pairs of neighbouring slices, float32 (y, x), spread over the image."""
     z, y, x = (names.index(letter) for letter in "ZYX")
-    places = [spread(n, _OTHERS) for n in image.shape]
+    places: list[Sequence[Any]] = [spread(n, _OTHERS) for n in image.shape]
     places[z] = spread(image.shape[z] - 1, _SLICES)
     for axis in (y, x):
         start = max(image.shape[axis] - _SIDE, 0) // 2

@@ -18,6 +18,11 @@ class Reach:
     y: tuple[int, int] = (0, 0)
     x: tuple[int, int] = (0, 0)
 
+    @classmethod
+    def of(cls, around: int, deep: int = 0, time: tuple[int, int] = (0, 0)) -> Reach:
+        """Return the same reach on both sides along Y and X, and along Z, and one over time."""
+        return cls(time, (deep, deep), (around, around), (around, around))
+
 
 def regions(shape: Sequence[int], size: Sequence[int]) -> Iterator[tuple[slice, ...]]:
     """Cut an array into regions of these lengths, smaller at the ends of axes."""

@@ -295,32 +295,26 @@ def _span(wanted: int | slice, count: int, name: str, axis: str) -> slice:
 
 @quiet()
 def shown_maps(
-    image: Any,
-    run: Run,
-    shown: Callable[[Filter], Sequence[str]],
-    progress: Progress,
-    **chosen: int | slice | None,
-) -> tuple[Job, dict[str, np.ndarray]]:
-    """Make maps, float32.
+    image: Any, run: Run, shown: Sequence[str], progress: Progress, **chosen: int | slice | None
+) -> dict[str, np.ndarray]:
+    """Make maps, float32, by the values of the setting `show`.
 
-    `shown` returns the values of `show` for the settings as they apply to the image, `chosen` is as
-    in `wanted_region`. The result is the prepared run and the maps by these values; channels that
-    are joined share one. A map is 0 where the image is not finite or has no noise.
+    `chosen` is as in `wanted_region`. Channels that are joined share a map. It is 0 where the image
+    is not finite or has no noise.
     """
     image = Input.of(image, run)
     region = wanted_region(image.names, image.given.shape, chosen)
     whole = image.block(run.nonfinite)
     # The noise is measured once, for all maps.
     job = start(replace(run, dtype=np.float32), image, whole)
-    wanted = shown(job.filter)
     maps: dict[str, np.ndarray] = {}
-    for number, show in enumerate(wanted):
-        one = replace(job, filter=replace(job.filter, show=show))
+    for number, show in enumerate(shown):
+        one = replace(job, filter=replace(job.filter, **{"show": show}))
         part = Part.of(one, with_uncut_axes(one.filter, one.names, one.shape, region))
         values = np.empty(part.shape, np.float32)
 
         def among_all(step: Step, number: int = number) -> Step:
-            return Step(number * step.total + step.done, len(wanted) * step.total, step.unit)
+            return Step(number * step.total + step.done, len(shown) * step.total, step.unit)
 
         filter_part(one, part, whole[part.reads], values, progress.within(among_all))
         mask = whole[part.yields].nonfinite_mask
@@ -330,7 +324,7 @@ def shown_maps(
         # Joined channels share one map; channels without noise hold 0.
         joined = channel_axis(job.names) if "C" in one.filter.joint else None
         maps[show] = values if joined is None else values.max(axis=joined)
-    return job, maps
+    return maps
 
 
 class DenoiseFunction(Protocol):

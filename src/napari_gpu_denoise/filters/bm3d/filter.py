@@ -120,8 +120,8 @@ class BM3D(groups.CollaborativeFilter):
         fitting = replace(fitting, scales=min(fitting.scales, most))
         if self.spectral or not fitting.spectral:
             return fitting
-        scales = groups.scale_count(fitting.noise, fitting.scales)
-        prefiltered = self.prefiltered or groups.neighbours_alike(fitting.noise)
+        scales = groups.scale_count(fitting.spectral, fitting.scales)
+        prefiltered = self.prefiltered or groups.neighbours_alike(fitting.spectral)
         return replace(fitting, scales=scales, prefiltered=prefiltered)
 
     @property
@@ -130,7 +130,7 @@ class BM3D(groups.CollaborativeFilter):
         return "C" if len(self.noise) > 1 else super().joint
 
     @cached_property
-    def passes(self) -> dict[str, groups.GroupSettings]:
+    def passes(self) -> dict[str, groups.GroupSettings[SearchSettings]]:
         """The passes, in order: ``"prefilter"``, ``"basic"``, ``"final"``."""
         passes = {}
         if self.prefiltered:
@@ -162,7 +162,7 @@ class BM3D(groups.CollaborativeFilter):
             around += self.ridge.reach[1]
         if self.spectral:
             around = scales_reach(around, self.scales)
-        return Reach(y=(around, around), x=(around, around))
+        return Reach.of(around)
 
     @property
     def operations_per_pixel(self) -> float:
@@ -176,8 +176,8 @@ class BM3D(groups.CollaborativeFilter):
             return RidgePlan(plan, self.ridge, PatchSearch(_RIDGE_SEARCH, arena), plan.mix)
         if not self.spectral or self.scales < 2:
             return plan
-        halves = tuple(map(groups.halved, self.noise))
-        pairs = zip(halves, self.noise, strict=True)
+        halves = tuple(map(groups.halved, self.spectral))
+        pairs = zip(halves, self.spectral, strict=True)
         ratios = tuple(half.sigma / full.sigma if full.sigma else 0.0 for half, full in pairs)
         coarse = replace(self, noise=halves, scales=self.scales - 1)
         return ScalesPlan(plan, coarse.plan(arena), ratios, arena)

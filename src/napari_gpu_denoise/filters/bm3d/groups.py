@@ -6,19 +6,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
 
 from napari_gpu_denoise.filters.channels import (
     INDEPENDENT,
-    JOINED,
     OPPONENT,
+    JointFilter,
     Mixtures,
-    decide_channels,
     mixtures_for,
 )
 from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant
+from napari_gpu_denoise.filters.search.video_search import VideoSearch
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.noise.models import Correlated, NoiseModel
 from napari_gpu_denoise.noise.models.base import channel_correlations
@@ -31,18 +31,21 @@ TRANSFORMS = ("bior1.5", "dct", "dft")
 STACK_TRANSFORMS = ("haar", "hadamard")
 
 
+Search = TypeVar("Search", SearchSettings, VideoSearch)
+
+
 @dataclass(frozen=True)
-class GroupSettings:
+class GroupSettings(Generic[Search]):
     """One pass: what is searched, and how groups are filtered.
 
-    `search` may be a `VideoSearch`. `threshold` is in sigma: the hard threshold of coefficients, or
-    the noise level assumed by a Wiener filter. `common` is the same for what the patches of a group
-    have in common, if it is another one. `spectra` are the autocorrelations of the noise,
-    (5, 5) each: one for all channels, or one for each; none for white noise. `kalman` filters from
-    patch to patch instead, guided like a Wiener filter, and changes the reference alone.
+    `threshold` is in sigma: the hard threshold of coefficients, or the noise level assumed by a
+    Wiener filter. `common` is the same for what the patches of a group have in common, if it is
+    another one. `spectra` are the autocorrelations of the noise, (5, 5) each: one for all channels,
+    or one for each; none for white noise. `kalman` filters from patch to patch instead, guided like
+    a Wiener filter, and changes the reference alone.
     """
 
-    search: SearchSettings
+    search: Search
     transform: str
     stack: str
     similar: float
@@ -69,7 +72,7 @@ class GroupSettings:
         return compared / search.step**2, transformed / search.step**2
 
 
-def choose_group_variant(settings: GroupSettings, device: Device) -> Variant:
+def choose_group_variant(settings: GroupSettings[SearchSettings], device: Device) -> Variant:
     """Choose the kernel: whole groups as vectors on a CPU, a team of work-items a group on a GPU.
 
     Images are copied to local memory as far as it goes, the noisy one first. Where it is too small
@@ -130,7 +133,7 @@ def team_variant(
     return Variant("shrink_shared", constants)
 
 
-def local_bytes(settings: GroupSettings, variant: Variant) -> int:
+def local_bytes(settings: GroupSettings[SearchSettings], variant: Variant) -> int:
     """Return the local memory that a work-group of `shrink_shared` needs, with a sigma map."""
     search, constants = settings.search, variant.constants
     parts = search.neighbours // constants["DEPTH"]
@@ -145,9 +148,8 @@ def local_bytes(settings: GroupSettings, variant: Variant) -> int:
 def slab_shape(search: SearchSettings, variant: Variant) -> tuple[int, int]:
     """Return height and width of the region that the groups of one work-group can reach."""
     around = PATCH + search.window - 1
-    return tuple(
-        (variant.constants[name] - 1) * search.step + around for name in ("GROUP_Y", "GROUP_X")
-    )
+    down, across = (variant.constants[name] - 1 for name in ("GROUP_Y", "GROUP_X"))
+    return down * search.step + around, across * search.step + around
 
 
 GROUPS = (1, 2, 4, 8, 16, 32)
@@ -241,10 +243,10 @@ class TwoPasses(Filter):
             return fitting
         return replace(fitting, refine="off", notes=(*fitting.notes, f"not refined: {why}"))
 
-    @property
-    def spectral(self) -> bool:
-        """Whether the noise that the filter accounts for is correlated between pixels."""
-        return bool(self.noise) and self.noise[0].models_correlation
+    @cached_property
+    def spectral(self) -> tuple[Correlated, ...]:
+        """The noise that the filter accounts for, if it is correlated between pixels."""
+        return tuple(model for model in self.noise if isinstance(model, Correlated))
 
     def unrefined(self, noise: Sequence[NoiseModel]) -> str:
         """Why results are not refined for such noise, whatever the setting says; empty if they are.
@@ -274,20 +276,16 @@ class TwoPasses(Filter):
         }
 
 
-class CollaborativeFilter(TwoPasses):
+class CollaborativeFilter(TwoPasses, JointFilter):
     """Base of BM3D and VBM3D: groups of similar patches."""
 
-    channels: str
-    smallest = PATCH
-
     @property
-    def joint(self) -> str:
-        """Channels that share matches."""
-        return "C" if self.channels in JOINED else ""
+    def smallest(self) -> int:
+        return PATCH
 
     def prepare(self, context: Context) -> Self:
         """Return the filter for an array, its channels, and white noise that they share."""
-        fitting, noise = decide_channels(super().prepare(context), context), context.noise
+        fitting, noise = super().prepare(context).with_channels(context), context.noise
         if not noise or fitting.channels != "opponent":
             return fitting
         known = all(model.sigma_after and not model.models_correlation for model in noise)
@@ -300,18 +298,20 @@ class CollaborativeFilter(TwoPasses):
         if not self.noise:
             return INDEPENDENT
         if self.spectral:
-            return INDEPENDENT._replace(strengths=np.array(opponent_strengths(self.noise)))
+            return INDEPENDENT._replace(strengths=np.array(opponent_strengths(self.spectral)))
         sigma = np.resize([model.sigma_after for model in self.noise], 3)
         return mixtures_for(channel_correlations(self.noise, 3) * np.outer(sigma, sigma))
 
-    def _pass(self, name: str, search: Any, **more: Any) -> GroupSettings:
+    def _pass(self, name: str, search: Search, **more: Any) -> GroupSettings[Search]:
         return GroupSettings(search, **{**self._shrinkage(name), **more})
 
-    def _with_spectra(self, passes: dict[str, GroupSettings]) -> dict[str, GroupSettings]:
+    def _with_spectra(
+        self, passes: dict[str, GroupSettings[Search]]
+    ) -> dict[str, GroupSettings[Search]]:
         """Return the passes with the spectra of correlated noise in what they filter."""
         if not self.spectral:
             return passes
-        filtered, searched = spectra(self.noise, self.channels)
+        filtered, searched = spectra(self.spectral, self.channels)
         return {
             name: replace(one, spectra=searched if name == "prefilter" else filtered)
             for name, one in passes.items()
@@ -532,7 +532,7 @@ def spectral_models(
     """
     if not models or not all(model.models_correlation for model in models):
         return None
-    found = [model.spectral for model in models]
+    found = [one for one in (model.spectral for model in models) if isinstance(one, Correlated)]
     if all(model.white and not (volume and any(model.along_z[1:])) for model in found):
         return ()
     return tuple(found[:1] if len(set(found)) == 1 else found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from napari_gpu_denoise.filters.bm3d.groups import (
     TRANSFORMS,
     CollaborativeFilter,
     GroupSettings,
+    Search,
     choose_group_variant,
     correlations,
     covariances,
     slab_shape,
 )
-from napari_gpu_denoise.filters.channels import JOINED, ChannelMix
+from napari_gpu_denoise.filters.channels import ChannelMix
 from napari_gpu_denoise.filters.pixels import (
     Launcher,
     Noisy,
@@ -35,6 +36,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
     Matches,
     PatchSearch,
     SearchLayout,
+    SearchSettings,
     Variant,
 )
 from napari_gpu_denoise.filters.sums import sum_arguments
@@ -57,23 +59,26 @@ _JOIN_PIXELS = 4
 _LARGEST_SIGMAS = 16
 
 
-class GroupKernels:
+class GroupKernels(Generic[Search]):
     """Kernels and tables of one pass on one device; belongs to one thread.
 
-    `video` tells VBM3D from BM3D; `constants` are further build constants.
+    `video` tells VBM3D from BM3D; `sums` are numbers for `sum_arguments`, `constants` further build
+    constants.
     """
 
     def __init__(
         self,
-        settings: GroupSettings,
+        settings: GroupSettings[Search],
         arena: Arena,
         variant: Variant,
+        sums: tuple[int, int, float],
         *,
         video: bool,
         **constants: int,
     ):
         search, group = settings.search, variant.constants
         self.settings, self.arena, self.variant = settings, arena, variant
+        self._joining, self._adding = sum_arguments(*sums)
         shared = {
             "PATCH": PATCH,
             "STEP": search.step,
@@ -161,25 +166,24 @@ def _tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
     return window, constant_buffer(arena.session, correlation.astype(np.float32))
 
 
-class GroupFilter(GroupKernels):
+class GroupFilter(GroupKernels[SearchSettings]):
     """Kernels and buffers of one pass; passes on the same arena share buffers."""
 
-    def __init__(self, settings: GroupSettings, arena: Arena, variant: Variant | None = None):
+    def __init__(
+        self,
+        settings: GroupSettings[SearchSettings],
+        arena: Arena,
+        variant: Variant | None = None,
+    ):
         search, device = settings.search, arena.device
         self.search = PatchSearch(search, arena)
         variant = variant or choose_group_variant(settings, device)
-        super().__init__(
-            settings,
-            arena,
-            variant,
-            video=False,
-            INDEX_BITS=self.search.constants["INDEX_BITS"],
-        )
-        self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
         references = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
-        added = references * search.neighbours
         matched = ((search.window - 1) // search.step + 2) ** 2
-        self._joining, self._adding = sum_arguments(added, matched, _LARGEST_SIGMAS)
+        sums = references * search.neighbours, matched, _LARGEST_SIGMAS
+        bits = self.search.offsets.index_bits
+        super().__init__(settings, arena, variant, sums, video=False, **bits)
+        self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
 
     def search_tile(self, tile: Tile, held: Tile) -> Tile:
         """Return the region searched to yield a tile, in an image of which `held` is available."""
@@ -287,21 +291,18 @@ class Plan(TilePlan):
     def __init__(self, settings: CollaborativeFilter, arena: Arena):
         self.arena = arena
         self.passes = {name: GroupFilter(one, arena) for name, one in settings.passes.items()}
-        self.mix = None
-        if settings.channels in JOINED:
-            opponent, mixtures = settings.channels == "opponent", settings.mixtures
-            self.mix = ChannelMix(opponent, arena, mixtures=mixtures)
+        self.mix = ChannelMix(settings.channels, arena, mixtures=settings.mixtures)
 
     def buffers(self, tile: Tile, is_map: bool = False) -> Sizes:
         """Return the buffers for a tile; passes reuse those of earlier ones."""
         tile = self._as_frames(tile)
-        sizes = [] if self.mix is None else [self.mix.buffers(including_margins(tile))]
+        sizes = [self.mix.buffers(including_margins(tile))]
         for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
             sizes.append(one.buffers(made, stage.searched, stage.padded))
             if not stage.straight:
                 sizes.append({f"{stage.name} estimate": made.nbytes})
-            if self.mix is not None and stage.guide:
+            if stage.guide:
                 sizes.append(self.mix.guide_buffers(stage.held, stage.guide))
         return together(*sizes)
 
@@ -310,12 +311,11 @@ class Plan(TilePlan):
         tile = self._as_frames(tile)
         whole = including_margins(tile)
         noisy = Noisy(Pixels(source, whole), sigma.levels, Pixels(sigma.variation, whole))
-        if self.mix is not None:
-            noisy = self.mix.begin(run, noisy)
+        noisy = self.mix.begin(run, noisy)
         basic, searched, guide = None, noisy, noisy
         for stage in self._stages(tile):
             one, made = self.passes[stage.name], stage.yields
-            if self.mix is not None and stage.guide:
+            if stage.guide:
                 searched = self.mix.guide(run, searched, stage.guide)
             if stage.guide == "noisy":
                 guide = searched
@@ -329,19 +329,16 @@ class Plan(TilePlan):
                 searched = replace(guide, pixels=estimate)
             else:
                 basic, searched = estimate, replace(noisy, pixels=estimate)
-        if self.mix is not None and self.mix.opponent:
-            self.mix.end(run, searched, out)
+        self.mix.end(run, searched, out)
         return run.launches
 
     def _as_frames(self, tile: Tile) -> Tile:
         """Return a tile with separate channels as one that has these as frames."""
-        if self.mix is not None or tile.channels == 1:
-            return tile
-        return channels_as_frames(tile)
+        return tile if self.mix.joined or tile.channels == 1 else channels_as_frames(tile)
 
     def _stages(self, tile: Tile) -> list[_Stage]:
         """Return the work of each pass for a tile."""
-        mixes, last = self.mix is not None, list(self.passes)[-1]
+        mixes, last = self.mix.joined, list(self.passes)[-1]
         yields = yields_of_passes(self.passes, tile)
         stages, held, before = [], including_margins(tile), ""
         for name in self.passes:
@@ -353,7 +350,7 @@ class Plan(TilePlan):
             if name == "final" and mixes:
                 padded.append("basic")
             guide = {"": "noisy", "prefilter": ""}.get(before, before)
-            straight = name == last and not (mixes and self.mix.opponent)
+            straight = name == last and not self.mix.opponent
             searched = self.passes[name].search_tile(made, held)
             stages.append(_Stage(name, made, held, searched, guide, tuple(padded), straight))
             held, before = made, name
@@ -462,8 +459,8 @@ class ScalesPlan(TilePlan):
 
 def _tiles(tile: Tile) -> tuple[Tile, Tile]:
     """Return what to filter to yield a tile: of the image, and of the halved image."""
-    pairs = [_spans(span) for span in (tile.y, tile.x)]
-    return tuple(replace(tile, y=y, x=x) for y, x in zip(*pairs, strict=True))
+    (y, coarse_y), (x, coarse_x) = _spans(tile.y), _spans(tile.x)
+    return replace(tile, y=y, x=x), replace(tile, y=coarse_y, x=coarse_x)
 
 
 def _spans(span: Span) -> tuple[Span, Span]:

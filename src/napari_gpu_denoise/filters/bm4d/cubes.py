@@ -89,25 +89,25 @@ class CubePass:
     still: float = 0.0
 
     @property
-    def steps(self) -> tuple[int, int, int]:
+    def steps(self) -> tuple[int, ...]:
         """Spacing of the reference cubes along z, y, x."""
         return tuple(max(1, math.ceil(self.step * side / _SIDE)) for side in self.cube)
 
     @property
-    def windows(self) -> tuple[int, int, int]:
+    def windows(self) -> tuple[int, ...]:
         """Widths of the search window along z, y, x, all odd."""
         return self._scaled(self.window)
 
     @property
-    def next_windows(self) -> tuple[int, int, int]:
+    def next_windows(self) -> tuple[int, ...]:
         """Widths of the window in which the motion of a block is searched."""
         return self._scaled(self.next_window)
 
-    def _scaled(self, window: int) -> tuple[int, int, int]:
+    def _scaled(self, window: int) -> tuple[int, ...]:
         return tuple(2 * round(window // 2 * side / _SIDE) + 1 for side in self.cube)
 
     @property
-    def reach(self) -> tuple[int, int, int]:
+    def reach(self) -> tuple[int, ...]:
         """Reach along z, y, x: to a reference, and from there to its matches, or its motion."""
         return tuple(
             window // 2 + side - 1 + max(window // 2, over_time)
@@ -117,7 +117,7 @@ class CubePass:
         )
 
     @property
-    def reach_over_time(self) -> tuple[int, int, int]:
+    def reach_over_time(self) -> tuple[int, ...]:
         """Reach of a reference along z, y, x to what its motion, or its matches, depend on."""
         if not any(self.frames):
             return 0, 0, 0
@@ -254,15 +254,13 @@ def _correlated(
 
 
 @dataclass(frozen=True)
-class Volumes:
+class Volumes(Pixels):
     """float32 volumes on the device: those that `tile` yields.
 
     If they are some of the slots of a `ring`, the first one is in slot `first`. `links`, of the
     shape (volumes, 3), bring each to the grey levels of one of them, see `FrameLinks`.
     """
 
-    buffer: Any
-    tile: Tile
     first: int = 0
     ring: int | None = None
     links: Any = None
@@ -272,9 +270,9 @@ class Volumes:
 class CubeLayout:
     """How volumes lie in a padded copy, and where their reference cubes are."""
 
-    grids: tuple[Grid, Grid, Grid]  # along z, y, x
+    grids: tuple[Grid, ...]  # along z, y, x
     shape: tuple[int, int, int]  # of a padded volume: pnz, pny, pitch
-    origin: tuple[int, int, int, int]  # of the tile in it: the volume, and its first voxel
+    origin: tuple[int, ...]  # of the tile in it: the volume, and its first voxel
     vectors: int  # of references in a row, for kernels that compare a vector at once
 
     @property

@@ -478,9 +478,9 @@ class BM4D(FrameSearch, groups.TwoPasses):
         If neighbours are very alike, as correlated noise makes them, cubes are compared in a volume
         that was filtered cube by cube, ``"prefilter"``, but over time.
         """
-        spectra = tuple(CubeSpectrum(one.autocorrelation, one.along_z) for one in self.noise)
+        spectra = tuple(CubeSpectrum(one.autocorrelation, one.along_z) for one in self.spectral)
         if spectra and self.over_time:
-            spectra = (CubeSpectrum.mean(spectra, [one.sigma for one in self.noise]),)
+            spectra = (CubeSpectrum.mean(spectra, [one.sigma for one in self.spectral]),)
         passes = {
             name: CubePass(
                 CUBES["4x4x4" if self.cube == AUTO else self.cube],
@@ -536,7 +536,9 @@ class BM4D(FrameSearch, groups.TwoPasses):
         return Reach(time, (z, z), (y, y), (x, x))
 
     def plan(self, arena: Arena) -> Plan | SeriesPlan | RidgePlan:
-        plan = (SeriesPlan if self.over_time else Plan)(self.passes, arena)
+        if self.over_time:
+            return SeriesPlan(self.passes, arena)
+        plan = Plan(self.passes, arena)
         if not self.ridge:
             return plan
         return RidgePlan(plan, self.ridge, CubeSearch(self._ridge_search, arena))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +14,7 @@ from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.image.flicker import brightness_changes
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import (
+    Buffers,
     FrameNote,
     FramePlan,
     Launches,
@@ -44,7 +47,9 @@ class FrameSearch(Filter):
     def over_time(self) -> bool:
         return bool(self.frames_before or self.frames_after)
 
-    compares_brightness = True
+    @property
+    def compares_brightness(self) -> bool:
+        return True
 
 
 class FrameLinks:
@@ -66,7 +71,7 @@ class FrameLinks:
         guide,
         weighted: bool = False,
         noise_ratio: float = 2.0,
-        strengths: tuple[float, ...] | None = None,
+        strengths: Sequence[float] | np.ndarray = (),
     ):
         self.frames = frames
         self._matrix = np.atleast_2d(np.asarray(matrix, np.float64))
@@ -75,9 +80,9 @@ class FrameLinks:
         # Whether what is filtered is what is searched.
         self._alone = not weighted and np.array_equal(self._matrix, self._guide[None])
         self._noise_ratio = noise_ratio
-        self._strengths = np.ones(1) if strengths is None else np.array((*strengths, strengths[0]))
+        self._strengths = np.array([*strengths, strengths[0]] if len(strengths) else [1.0])
         self._levels: dict[int, np.ndarray] = {}
-        self._means: dict[int, np.ndarray | None] = {}
+        self._means: dict[int, np.ndarray] = {}  # where brightness is compared
         self._changed: dict[int, np.ndarray] = {}
         self._digests: dict[int, bytes | None] = {}
         self._steady: dict[bytes, tuple] = {}  # links of frames of one brightness, by noise
@@ -91,7 +96,7 @@ class FrameLinks:
             self._add_one(t, note)
             if self._last != t or before is None or t - before > max(self.frames):
                 continue
-            if self._means[t] is not None and self._means[before] is not None:
+            if self._means.keys() >= {t, before}:
                 pairs.append((before, t, math.sqrt(note.block_pixels)))
         if pairs:
             self._compare(pairs)
@@ -99,10 +104,11 @@ class FrameLinks:
     def _compare(self, pairs: list[tuple[int, int, float]]) -> None:
         """Measure the changes of brightness between frames, given by times and a divisor."""
         rows = slice(1) if self._alone else slice(None)
-        before, after = (np.array([self._means[p[k]][rows] for p in pairs]) for k in (0, 1))
+        before = np.array([self._means[b][rows] for b, _, _ in pairs])
+        after = np.array([self._means[t][rows] for _, t, _ in pairs])
         noise = [np.hypot(self._levels[t], self._levels[b])[rows] / each for b, t, each in pairs]
-        flat = [one.reshape(-1, before.shape[-1]) for one in (before, after)]
-        found = brightness_changes(*flat, np.ravel(noise)).reshape(len(pairs), -1, 2)
+        flat, other = (one.reshape(-1, before.shape[-1]) for one in (before, after))
+        found = brightness_changes(flat, other, np.ravel(noise)).reshape(len(pairs), -1, 2)
         for (_, t, _), changed in zip(pairs, found, strict=True):
             if not np.array_equal(changed, np.broadcast_to((1.0, 0.0), changed.shape)):
                 self._changed[t] = np.broadcast_to(changed, (len(self._matrix) + 1, 2))
@@ -115,7 +121,8 @@ class FrameLinks:
         mix = np.vstack([self._matrix, guide])
         levels = self._strengths * np.sqrt(mix**2 @ note.sigma**2)
         self._levels[t] = np.zeros(len(mix)) if empty else levels
-        self._means[t] = None if empty or note.means is None else mix @ note.means
+        if not empty and note.means is not None:
+            self._means[t] = mix @ note.means
         self._digests[t] = None if empty else note.digest
         if not empty:
             self._last = t
@@ -177,11 +184,11 @@ class FrameLinks:
             return found
         nearest_first = sorted(range(before + 1 + after), key=lambda k: abs(k - before))
         for frame, row in enumerate(found):
-            seen = {None}
+            seen = set()
             for k in nearest_first:
-                digest = digests[frame + k]
-                row[k] = digest is not None and digest in seen
-                seen.add(digest)
+                if (digest := digests[frame + k]) is not None:
+                    row[k] = digest in seen
+                    seen.add(digest)
         return found
 
     def _compose(self, links: np.ndarray, times: range) -> None:
@@ -225,17 +232,36 @@ def guide_levels(sigma: np.ndarray) -> np.ndarray:
     return sigma * np.mean(1 / known) if known.size else np.zeros_like(sigma)
 
 
+class RingTiles(TilePlan):
+    """A plan that also filters some frames of a ring (channels, slots, nz, ny, nx).
+
+    `ring` is the slot of the first frame, and the number of slots; `alike` how grey levels of the
+    frames are brought to those of one, if they are, (channels, frames, 3); `place` which frame
+    (t, z) of `out` is the first, and how many it holds; `held` are the buffers, if allocated.
+    """
+
+    @abstractmethod
+    def enqueue(
+        self,
+        queue,
+        tile: Tile,
+        source,
+        out,
+        sigma: TileSigma,
+        ring: tuple[int, int] | None = None,
+        alike: Any = None,
+        place: tuple[int, int] | None = None,
+        held: Buffers | None = None,
+    ) -> Launches: ...
+
+
 class RingPlan(FramePlan):
     """Runs a filter over frames that come in order and stay in a ring while they are needed.
 
-    `tiles` filters some frames of the ring, which is (channels, ring, nz, ny, nx). Its `enqueue`
-    also takes the slot of the first frame and the length of the ring; how grey levels of the frames
-    are brought to those of one, if they are (channels, frames, 3); which frame (t, z) of `out` is
-    the first, and how many it holds; and the buffers. `frames` is how many it looks at before and
-    after.
+    `tiles` filters some frames of the ring; `frames` is how many it looks at before and after.
     """
 
-    def __init__(self, tiles: TilePlan, frames: tuple[int, int]):
+    def __init__(self, tiles: RingTiles, frames: tuple[int, int]):
         self.arena, self._tiles = tiles.arena, tiles
         self._before, self.ahead = frames
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -26,12 +27,14 @@ _PAIRS = 3  # of neighbouring frames that are compared
 _ROUNDING = 5e-7  # of the largest square, which float32 leaves of a constant block
 FOUND = 0.35  # share of structures found again, from which frames help
 # Each row averages the pixels of a block at one place.
-_MEANS = np.float32([[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)])
+_MEANS = np.array(
+    [[(k <= n < k + _BLOCK) / _BLOCK for n in range(_SIDE)] for k in range(_SPAN)], np.float32
+)
 # Fourier transforms of so few pixels are faster as products: along an axis, and back to _SPAN
 # places along Y, and along X from half of the frequencies, whose conjugates the others are.
 _WAVES = np.exp(-2j * np.pi / _SIDE * np.outer(*2 * [np.arange(_SIDE)])).astype(np.complex64)
 _HALF = np.ascontiguousarray(_WAVES[:, : _SIDE // 2 + 1])
-_TWICE = np.float32([1, *[2] * (_SIDE // 2 - 1), 1]) / _SIDE
+_TWICE = np.array([1, *[2] * (_SIDE // 2 - 1), 1], np.float32) / _SIDE
 _BACK = _WAVES[:_SPAN].conj() / _SIDE, (_HALF[:_SPAN].conj() * _TWICE).T
 
 
@@ -94,7 +97,7 @@ class _Blocks(NamedTuple):
 
 def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
     """Search the blocks of pairs of frames, reduced `by` times."""
-    found = in_threads(lambda pair: _found(*pair, by), pairs)
+    found = in_threads(lambda pair: _found(pair[0], pair[1], by), pairs)
     return _Blocks(*map(np.concatenate, zip(*found, strict=True)))
 
 
@@ -152,7 +155,7 @@ def _reduced(images: np.ndarray, by: int) -> np.ndarray:
     ny, nx = (length // by * by for length in images.shape[-2:])
     # Along Y, then along X by slices: faster than means over short axes.
     rows = images[..., :ny, :nx].reshape(*images.shape[:-2], -1, by, nx).sum(-2, np.float32)
-    return sum(rows[..., k::by] for k in range(by)) / by**2
+    return reduce(np.add, (rows[..., k::by] for k in range(by))) / by**2
 
 
 def _spectra(blocks: np.ndarray) -> np.ndarray:
@@ -173,7 +176,8 @@ def _variances(windows: np.ndarray) -> np.ndarray:
 
 def _fine(blocks: np.ndarray) -> np.ndarray:
     """Return the energy of the finest detail of blocks."""
-    return sum(np.mean(np.diff(blocks, 2, axis) ** 2, axis=(1, 2)) for axis in (1, 2))
+    down, right = (np.mean(np.diff(blocks, 2, axis) ** 2, axis=(1, 2)) for axis in (1, 2))
+    return down + right
 
 
 def _flat_noise(blocks: _Blocks) -> float:

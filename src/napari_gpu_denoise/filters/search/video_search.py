@@ -44,12 +44,11 @@ class RingShape:
 
 @dataclass(frozen=True)
 class RingFrames:
-    """Some frames in rings: `count` of them from time `first` on, and references along Y and X."""
+    """Some frames in rings: `count` of them from time `first` on."""
 
     shape: RingShape
     first: int
     count: int
-    grid: tuple[Grid, Grid] | None = None
 
     @property
     def slots(self) -> dict[str, int]:
@@ -59,6 +58,13 @@ class RingFrames:
             **{"ring": images, "first_slot": self.first % images},
             **{"sum_ring": sums, "first_sum": self.first % sums},
         }
+
+
+@dataclass(frozen=True)
+class ReferenceFrames(RingFrames):
+    """Some frames whose references, along Y and X, are searched and filtered."""
+
+    grid: tuple[Grid, Grid]
 
 
 class FrameRings:
@@ -350,7 +356,7 @@ class PredictiveSearch:
         return {"keys": size, "places": size}
 
     def enqueue(
-        self, run: Launcher, images, frames: RingFrames, links, motions: Motions | None = None
+        self, run: Launcher, images, frames: ReferenceFrames, links, motions: Motions | None = None
     ) -> VideoMatches:
         """Enqueue the search for the references of some frames.
 
