@@ -123,7 +123,7 @@ def _same(one, made, filter: str, args: argparse.Namespace) -> bool:
         size = min(_FEW.get(axis, _CROP), n)
         first = (n - size) // 2
         before, after = job.margin_along(axis)
-        if axis in job.read_whole:
+        if axis in job.filter.read_whole:
             before = after = n
         # The grid of patches begins where the crop does, and has one more at its end.
         low = max(first - before - 64, 0) // 48 * 48 if axis in "YX" else max(first - before, 0)

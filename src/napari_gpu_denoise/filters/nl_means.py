@@ -26,12 +26,7 @@ from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
-from napari_gpu_denoise.protocol.plan import (
-    Buffers,
-    Launches,
-    Sizes,
-    TileSigma,
-)
+from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TileSigma
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function

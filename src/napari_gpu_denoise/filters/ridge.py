@@ -18,11 +18,7 @@ from napari_gpu_denoise.filters.pixels import (
     restrict_to,
     spread,
 )
-from napari_gpu_denoise.filters.search.patch_search import (
-    SearchSettings,
-    Variant,
-    grid_arguments,
-)
+from napari_gpu_denoise.filters.search.patch_search import SearchSettings, Variant, grid_arguments
 from napari_gpu_denoise.filters.search.video_search import (
     PredictiveSearch,
     ReferenceFrames,

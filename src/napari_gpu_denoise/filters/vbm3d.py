@@ -15,11 +15,7 @@ from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import GroupKernels, yields_of_passes
 from napari_gpu_denoise.filters.channels import ChannelMix, channels_setting
 from napari_gpu_denoise.filters.pixels import Launcher, Noisy, Pixels, including_margins, spread
-from napari_gpu_denoise.filters.ridge import (
-    NEIGHBOURS,
-    VideoRidge,
-    VideoRidgeSettings,
-)
+from napari_gpu_denoise.filters.ridge import NEIGHBOURS, VideoRidge, VideoRidgeSettings
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameLinks,
     FrameSearch,

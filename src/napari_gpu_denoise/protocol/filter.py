@@ -158,15 +158,19 @@ class Filter(Settings):
     def uncut_axes(self, names: str) -> set[int]:
         """Return the axes along which an image is never cut into parts.
 
-        These are channels that are filtered together, and those of frames over time, which are
-        compared in brightness as a whole and checked for being empty.
+        These are channels that are filtered together, and those that are `read_whole`.
         """
         channel = channel_axis(names) if "C" in self.joint else None
-        uncut = set() if channel is None else {channel}
-        if self.over_time:
-            whole = "ZYX" if self.whole_volumes else "YX"
-            uncut |= {i for i, letter in enumerate(names) if letter in whole}
-        return uncut
+        uncut = {i for i, letter in enumerate(names) if letter in self.read_whole}
+        return uncut if channel is None else uncut | {channel}
+
+    @property
+    def read_whole(self) -> str:
+        """Axes read whole whatever part is yielded.
+
+        Frames over time are compared in brightness as a whole, and checked for being empty.
+        """
+        return "" if not self.over_time else "ZYX" if self.whole_volumes else "YX"
 
     # Noise.
 

@@ -23,14 +23,7 @@ from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import NO_NOISE, Job, start, type_with
 from napari_gpu_denoise.run.ledger import Ledger
-from napari_gpu_denoise.run.part import (
-    Part,
-    divide,
-    filter_part,
-    unit_of,
-    with_uncut_axes,
-    within,
-)
+from napari_gpu_denoise.run.part import Part, divide, filter_part, unit_of, with_uncut_axes, within
 from napari_gpu_denoise.run.progress import COMPILING, MEASURING, SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record, Result, change_note
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings

@@ -218,13 +218,6 @@ class Job:
         fill = _FILL_MARGIN * (self.run.nonfinite == "keep" and self.dtypes[0].kind == "f")
         return max(before, squares) + fill, max(after, squares) + fill
 
-    @property
-    def read_whole(self) -> str:
-        """Axes read whole whatever part is yielded: whole frames are compared in brightness."""
-        if not self.filter.over_time:
-            return ""
-        return "ZYX" if self.filter.whole_volumes else "YX"
-
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
         """Return the result for pixels that are not filtered: the same, or 0 in a map."""
         if self.filter.yields_map:

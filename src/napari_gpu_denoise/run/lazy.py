@@ -7,9 +7,9 @@ import math
 import multiprocessing
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from operator import getitem
 from queue import SimpleQueue
@@ -133,7 +133,8 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
     layer = Blocks(name, job, sent, array.name, array.chunks, windows)
     graph = HighLevelGraph.from_collections(name, layer, [array, *others])
-    return da.Array(graph, name, array.chunks, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
+    new: Callable[..., da.Array] = da.Array  # which is made by `__new__`
+    return new(graph, name, array.chunks, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
 def _checked(block: Any, block_info: dict) -> Any:
@@ -164,6 +165,7 @@ def _corrected(array: da.Array, correction: Correction) -> da.Array:
 _BLOCK_BYTES = 1 << 28  # of pixels that chunks filtered together read, about
 
 
+@dataclass(eq=False)
 class Blocks(MaterializedLayer):
     """The chunks of a result, and the blocks of neighbouring chunks that are filtered together.
 
@@ -172,18 +174,15 @@ class Blocks(MaterializedLayer):
     the array; `windows` are the keys of what levels are chosen from.
     """
 
-    def __init__(
-        self,
-        name: str,
-        job: Job,
-        devices: list[Any],
-        source: str,
-        chunks: Sequence[tuple[int, ...]],
-        windows: list[tuple],
-    ):
-        self.name, self.job, self.devices = name, job, devices
-        self.source, self.chunks, self.windows = source, chunks, windows
-        names, self._blocks = job.names, []  # lengths of blocks along each axis
+    name: str
+    job: Job
+    devices: list[Any]
+    source: str
+    chunks: Sequence[tuple[int, ...]]
+    windows: list[tuple]
+
+    def __post_init__(self) -> None:
+        job, names, self._blocks = self.job, self.job.names, []  # lengths of blocks along each axis
         uncut = job.filter.uncut_axes(names)
         held = [n if i in uncut else max(self.chunks[i]) for i, n in enumerate(job.shape)]
         frame = math.prod(n for a, n in zip(names, held, strict=True) if a != "T")

@@ -60,7 +60,7 @@ class Part:
             if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
             margin = job.margin_along(axis) if noisy else (0, 0)
-            if noisy and axis in job.read_whole:
+            if noisy and axis in job.filter.read_whole:
                 margin = n, n
             spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
@@ -197,7 +197,7 @@ def _grown(size: list[int], longest: Sequence[int], margins: Sequence[int], most
 def _held(size: Sequence[int], job: Job) -> int:
     """Return the bytes of pixels and result of a region of these lengths, with its margins."""
     read = (
-        n if a in job.read_whole else min(s + sum(job.margin_along(a)), n)
+        n if a in job.filter.read_whole else min(s + sum(job.margin_along(a)), n)
         for s, a, n in zip(size, job.names, job.shape, strict=True)
     )
     given, made = (one.itemsize for one in job.dtypes)

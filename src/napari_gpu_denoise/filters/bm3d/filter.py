@@ -10,11 +10,7 @@ from typing import Any, ClassVar, Self
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
 from napari_gpu_denoise.filters.channels import channels_setting
-from napari_gpu_denoise.filters.ridge import (
-    NEIGHBOURS,
-    RidgePlan,
-    RidgeSettings,
-)
+from napari_gpu_denoise.filters.ridge import NEIGHBOURS, RidgePlan, RidgeSettings
 from napari_gpu_denoise.filters.search.patch_search import PatchSearch, SearchSettings
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.opencl.memory import Arena

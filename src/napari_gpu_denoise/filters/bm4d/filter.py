@@ -32,16 +32,8 @@ from napari_gpu_denoise.filters.pixels import (
     restrict_to,
     spread,
 )
-from napari_gpu_denoise.filters.ridge import (
-    NEIGHBOURS,
-    RidgePlan,
-    RidgeSettings,
-)
-from napari_gpu_denoise.filters.search.frame_links import (
-    FrameLinks,
-    FrameSearch,
-    frames_setting,
-)
+from napari_gpu_denoise.filters.ridge import NEIGHBOURS, RidgePlan, RidgeSettings
+from napari_gpu_denoise.filters.search.frame_links import FrameLinks, FrameSearch, frames_setting
 from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
 from napari_gpu_denoise.filters.volumes import AUTO, CUBES, choose_cube, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import UNNAMED
