@@ -7,7 +7,7 @@ import math
 import multiprocessing
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -17,6 +17,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.core import new_da_object
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -133,8 +134,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
     layer = Blocks(name, job, sent, array.name, array.chunks, windows)
     graph = HighLevelGraph.from_collections(name, layer, [array, *others])
-    new: Callable[..., da.Array] = da.Array  # which is made by `__new__`
-    return new(graph, name, array.chunks, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
+    return new_da_object(graph, name, array.chunks, np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
 def _checked(block: Any, block_info: dict) -> Any:
