@@ -17,7 +17,6 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
-from dask.array.core import new_da_object
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -134,7 +133,8 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
     layer = Blocks(name, job, sent, array.name, array.chunks, windows)
     graph = HighLevelGraph.from_collections(name, layer, [array, *others])
-    return new_da_object(graph, name, array.chunks, np.empty((0,) * array.ndim, job.dtypes[1]))
+    meta = np.empty((0,) * array.ndim, job.dtypes[1])
+    return da.Array.__new__(da.Array, graph, name, array.chunks, meta=meta)
 
 
 def _checked(block: Any, block_info: dict) -> Any:
