@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.record import Record, Result, change_note
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
 
 if TYPE_CHECKING:
-    from dask.array import Array
+    from dask.array.core import Array
 
 #: Names of what is yielded of an axis, and its letter.
 CUT = {"frames": "T", "slices": "Z", "rows": "Y", "columns": "X"}

@@ -17,6 +17,7 @@ from typing import Any
 
 import dask.array as da
 import numpy as np
+from dask.array.core import Array
 from dask.base import tokenize
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
@@ -35,11 +36,11 @@ from napari_gpu_denoise.run.request import Run, takes_options
 
 @takes_options()
 def denoise_lazy(
-    array: da.Array,
+    array: Array,
     filter: Filter,
     sigma=None,
     **options: Any,
-) -> da.Array:
+) -> Array:
     """Denoise a dask array, chunk by chunk, when the result is computed.
 
     The functions of the filters, such as `bm3d`, do this for dask arrays. This function also
@@ -101,7 +102,7 @@ def denoise_lazy(
     return lazy_result(array, Run(filter, sigma, **options))
 
 
-def lazy_result(array: Any, run: Run) -> da.Array:
+def lazy_result(array: Any, run: Run) -> Array:
     """Return the result of a run as a dask array: `denoise_lazy`."""
     given = array if is_lazy(array) else as_array(array)
     check_numbers(given)  # dask fails to chunk what is not numbers
@@ -133,8 +134,7 @@ def lazy_result(array: Any, run: Run) -> da.Array:
     name = f"{job.filter.name}-{tokenize(array.name, job, sent)}"
     layer = Blocks(name, job, sent, array.name, array.chunks, windows)
     graph = HighLevelGraph.from_collections(name, layer, [array, *others])
-    meta = np.empty((0,) * array.ndim, job.dtypes[1])
-    return da.Array.__new__(da.Array, graph, name, array.chunks, meta=meta)
+    return Array(graph, name, array.chunks, meta=np.empty((0,) * array.ndim, job.dtypes[1]))
 
 
 def _checked(block: Any, block_info: dict) -> Any:
@@ -151,12 +151,11 @@ def _checked(block: Any, block_info: dict) -> Any:
     return block
 
 
-def _corrected(array: da.Array, correction: Correction) -> da.Array:
+def _corrected(array: Any, correction: Correction) -> Array:
     """Return an array without structured noise."""
     names = correction.names
     whole = {names.index("Y"), names.index("X"), channel_axis(names)} - {None}
-    chunks: Any = dict.fromkeys(whole, -1)
-    planes = array.rechunk(chunks)
+    planes = array.rechunk(dict.fromkeys(whole, -1))
     return planes.map_blocks(
         correction.applied, dtype=np.float32, meta=np.empty((0,) * array.ndim, np.float32)
     )
