@@ -51,11 +51,6 @@ class Margins:
         looked_at = around + settings.segments * settings.segment_length + 1
         return cls(0, around, looked_at, looked_at)
 
-    @property
-    def reach(self) -> Reach:
-        """Reach of the filter, with room for blocks that begin at even pixels of the image."""
-        return Reach.of(self.read + 1)
-
 
 class Padded:
     """A tile with its margins, mirrored at the borders of the image.
@@ -558,8 +553,8 @@ class Isoline(JointFilter):
 
     @property
     def reach(self) -> Reach:
-        """The margin of the isolines and of the pixels compared around them."""
-        return Margins.of(self).reach
+        """The margin of all steps, with room for blocks that begin at even pixels of the image."""
+        return Reach.of(Margins.of(self).read + 1)
 
     def plan(self, arena: Arena) -> Plan:
         return Plan(self, arena)

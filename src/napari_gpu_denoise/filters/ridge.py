@@ -58,10 +58,11 @@ class RidgeSettings:
     neighbours: int = NEIGHBOURS
 
     @classmethod
-    def of_image(cls, iterations: int, search: SearchSettings) -> RidgeSettings:
+    def of_image(cls, iterations: int, search: SearchSettings | VideoSearch) -> RidgeSettings:
         """Return the settings for an image, in which chains search what is combined."""
         sides, steps, windows = ((1, n, n) for n in (search.patch, search.step, search.window))
-        return cls(sides, steps, windows, iterations, from_noisy=iterations > 1)
+        chain = iterations > 1
+        return cls(sides, steps, windows, iterations, chain, neighbours=search.neighbours)
 
     @property
     def reach(self) -> tuple[int, ...]:
@@ -89,26 +90,6 @@ class VideoRidgeSettings:
     iterations: int
 
     @property
-    def neighbours(self) -> int:
-        """Patches of a group."""
-        return self.search.neighbours
-
-    @property
-    def sides(self) -> tuple[int, int, int]:
-        """Sides of a patch along z, y, x."""
-        return 1, self.search.patch, self.search.patch
-
-    @property
-    def steps(self) -> tuple[int, int, int]:
-        """Spacing of the reference patches along z, y, x."""
-        return 1, self.search.step, self.search.step
-
-    @property
-    def windows(self) -> tuple[int, int, int]:
-        """Widths of the region in which a reference may be matched, along z, y, x."""
-        return 1, self.search.window, self.search.window
-
-    @property
     def reach(self) -> int:
         """Reach in pixels: to a reference patch, and from there to its matches."""
         return self.search.window - 1 + self.search.patch - 1 + self.search.beyond
@@ -121,10 +102,10 @@ class VideoRidgeSettings:
     @property
     def operations_per_pixel(self) -> tuple[float, float]:
         """Operations of the search, and of the combinations."""
-        pixels, neighbours = math.prod(self.sides), self.neighbours
+        search = self.search
+        pixels, neighbours, references = search.patch**2, search.neighbours, search.step**2
         combined = 2.0 * neighbours**2 * (2 * pixels + neighbours)
-        references = math.prod(self.steps)
-        return 2.0 * self.search.candidates * pixels / references, combined / references
+        return 2.0 * search.candidates * pixels / references, combined / references
 
 
 def remaining_after(number: int, iterations: int) -> float:
@@ -132,7 +113,7 @@ def remaining_after(number: int, iterations: int) -> float:
     return _FIRST_REMAINING * (1 - (number + 1) / iterations)
 
 
-def choose_combination(one: RidgeSettings | VideoRidgeSettings, device: Device) -> Variant:
+def choose_combination(one: RidgeSettings, device: Device) -> Variant:
     """Choose the kernel that combines groups: a CPU takes blocks of them, a GPU a team for each.
 
     On a CPU blocks are so wide that every second one shares no pixel with the next.
@@ -155,7 +136,7 @@ class RidgeKernels:
 
     def __init__(
         self,
-        one: RidgeSettings | VideoRidgeSettings,
+        one: RidgeSettings,
         arena: Arena,
         added: int,
         matched: int,
@@ -324,7 +305,8 @@ class VideoRidge(RidgeKernels):
         self.settings = one
         self.search = PredictiveSearch(one.search, arena)
         added, matched = (one.search.covering(width) for width in (one.search.patch, 1))
-        super().__init__(one, arena, added, matched, VIDEO=1, INDEX_BITS=0)
+        each = RidgeSettings.of_image(one.iterations, one.search)
+        super().__init__(each, arena, added, matched, VIDEO=1, INDEX_BITS=0)
         self.kept = one.remaining > 0
         self.sum_bytes = 8 * (1 + self.kept)
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +20,7 @@ from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan, Launches
+from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.tile_flow import (
     MOST_FRAMES,
@@ -30,7 +30,7 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     spatial_tiles,
 )
 from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
-from napari_gpu_denoise.run.flow.work import Queues, Stages, Work, runs
+from napari_gpu_denoise.run.flow.work import InFlight, Queues, Stages, Work, runs
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
 _MOST_SLICES = 16  # of a volume, whose brightness is compared
@@ -89,20 +89,12 @@ def _is_constant(plane: np.ndarray) -> bool:
 
 
 @dataclass
-class _Slot:
-    """Frames on their way to the device or back; `name` is that of their buffers.
+class _Slot(InFlight):
+    """Frames in flight, and how to wait for those that are written."""
 
-    Memory of the host may be filled again when it is `uploaded`, the buffer when all is `done`.
-    Launches are kept until they are done: they keep alive the memory that is copied.
-    """
-
-    name: str
     start: int = 0
     count: int = 0
-    uploaded: Any = None
-    done: Any = None
     written: Callable[[], Any] | None = None
-    launches: Launches = field(default_factory=list)
 
 
 class FrameFlow:

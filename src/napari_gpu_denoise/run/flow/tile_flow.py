@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -20,10 +20,10 @@ from napari_gpu_denoise.image.threads import ahead, at_once
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.protocol.plan import FramePlan, Launches, Sizes, TilePlan, TileSigma
+from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
 from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
-from napari_gpu_denoise.run.flow.work import Queues, Stages, Work
+from napari_gpu_denoise.run.flow.work import InFlight, Queues, Stages, Work
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
 # Most pixels that a tile reads, on a GPU of each joined channel: what keeps it busy is the pixels
@@ -255,22 +255,13 @@ _MOST_DOWNLOADS = 2
 
 
 @dataclass
-class _Slot:
-    """Buffers of one tile in flight; what is uploaded is kept until the device has it.
+class _Slot(InFlight):
+    """A tile in flight; its noise is kept until the device has it."""
 
-    Memory of the host may be filled again when it is `uploaded`, the buffers when all is `done`.
-    Launches are kept until then: pyopencl waits for a copy that is forgotten before, and meanwhile
-    no other thread can run.
-    """
-
-    name: str
     levels: np.ndarray | None = None
     read_levels: np.ndarray | None = None
     variation: np.ndarray | None = None
     seen: tuple[Span, Span] | None = None
-    uploaded: Any = None
-    done: Any = None
-    launches: Launches = field(default_factory=list)
 
 
 class TileFlow:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -291,6 +291,21 @@ class Stages(Generic[AnyPlan]):
         if not models:
             return cls(plan)
         return cls(plan, Stabilisation(models, arena, work.signed, filter.yields_map))
+
+
+@dataclass
+class InFlight:
+    """What is on its way to the device or back; `name` is that of its buffers.
+
+    Memory of the host may be filled again when it is `uploaded`, the buffers when all is `done`.
+    Launches are kept until then, and keep alive what is copied: pyopencl waits for a copy that is
+    forgotten before, and meanwhile no other thread can run.
+    """
+
+    name: str
+    uploaded: Any = None
+    done: Any = None
+    launches: Launches = field(default_factory=list)
 
 
 @dataclass(frozen=True)
