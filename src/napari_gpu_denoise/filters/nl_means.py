@@ -11,6 +11,7 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
+    InRing,
     RingPlan,
     RingTiles,
     frames_setting,
@@ -26,7 +27,7 @@ from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
-from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TileSigma
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TileSigma
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
@@ -65,24 +66,15 @@ class Plan(RingTiles):
         return {**self.search.buffers(tile), "estimates": estimates}
 
     def enqueue(
-        self,
-        queue,
-        tile: Tile,
-        source,
-        out,
-        sigma: TileSigma,
-        ring: tuple[int, int] | None = None,
-        alike: Any = None,
-        place: tuple[int, int] | None = None,
-        held: Buffers | None = None,
+        self, queue, tile: Tile, source, out, sigma: TileSigma, ring: InRing | None = None
     ) -> Launches:
         filtering, settings = self._settings, self.search.settings
-        held = held or self.hold(tile)
-        run = Launcher(self.arena, queue, held)
-        matches = self.search.enqueue(run, tile, source, ring, alike)
         nt, nz, ny, nx = tile.shape
         snt, snz, sny, snx = tile.source_shape
-        frames, estimates = nt * nz, held["estimates"]
+        at = ring or InRing(0, snt, (0, nt * nz), self.hold(tile))
+        run = Launcher(self.arena, queue, at.held)
+        matches = self.search.enqueue(run, tile, source, (at.first, at.slots), at.alike)
+        frames, estimates = nt * nz, at.held["estimates"]
         group_x, group_y = self._group["GROUP_X"], self._group["GROUP_Y"]
         across, down = -(-matches.columns.count // group_x), -(-matches.rows.count // group_y)
         is_map = sigma.variation is not None
@@ -97,13 +89,12 @@ class Plan(RingTiles):
             **{**matches.layout, **matches.grid},
             **({"variation": sigma.variation, "map_pitch": snx} if is_map else {}),
         )
-        first, slots = ring or (0, snt)
         run.over_pixels(
             *("aggregate", self._aggregate, nx, ny, frames),
-            **{"estimates": estimates, **matches.grid, "tile": source, "first": first},
-            **{"ring": slots, "tile_nz": snz, "tile_ny": sny, "tile_nx": snx},
+            **{"estimates": estimates, **matches.grid, "tile": source, "first": at.first},
+            **{"ring": at.slots, "tile_nz": snz, "tile_ny": sny, "tile_nx": snx},
             **{"t0": tile.t.margin, "z0": tile.z.margin, "y0": tile.y.margin, "x0": tile.x.margin},
-            **{"nz": nz, "ny": ny, "nx": nx, "first_out": place[0] if place else 0, "out": out},
+            **{"nz": nz, "ny": ny, "nx": nx, "first_out": at.place[0], "out": out},
         )
         return run.launches
 

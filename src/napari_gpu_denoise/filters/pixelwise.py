@@ -12,6 +12,7 @@ from napari_gpu_denoise.filters.channels import JointFilter
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
     FrameSearch,
+    InRing,
     RingPlan,
     RingTiles,
     frames_setting,
@@ -21,7 +22,7 @@ from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Context
-from napari_gpu_denoise.protocol.plan import Buffers, Launches, Sizes, TileSigma
+from napari_gpu_denoise.protocol.plan import Launches, Sizes, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function, shown_maps
@@ -194,38 +195,28 @@ class Plan(RingTiles):
         return Blocks.of(self.settings, self.arena.device, tile.channels)
 
     def enqueue(
-        self,
-        queue,
-        tile: Tile,
-        source,
-        out,
-        sigma: TileSigma,
-        ring: tuple[int, int] | None = None,
-        alike: Any = None,
-        place: tuple[int, int] | None = None,
-        held: Buffers | None = None,
+        self, queue, tile: Tile, source, out, sigma: TileSigma, ring: InRing | None = None
     ) -> Launches:
-        held = held or self.hold(tile)
         settings = self.settings
         nt, nz, ny, nx = tile.shape
         snt, snz, sny, snx = tile.source_shape
+        at = ring or InRing(0, snt, (0, nt * nz), self.hold(tile))
         blocks = self._blocks(tile)
         pny, pitch = blocks.shape(tile)
         skip_y, skip_x = blocks.skipped(tile)
         radius = settings.patch // 2
-        constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": alike is not None}
+        constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": at.alike is not None}
         run, (top, left) = Launcher(self.arena, queue), blocks.corner(tile)
-        first_slot, slots = ring or (0, snt)
         run.over_pixels(
             *("spread", self.arena.kernel("search/pad_far", constants)),
             *(pitch, pny, tile.channels * snt * snz),
-            **{"tile": source, "first": first_slot, "ring": slots},
+            **{"tile": source, "first": at.first, "ring": at.slots},
             **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
-            **{"padded": held["spread"], "pnt": snt, "pnz": snz, "pny": pny, "pitch": pitch},
+            **{"padded": at.held["spread"], "pnt": snt, "pnz": snz, "pny": pny, "pitch": pitch},
             **{"t0": 0, "z0": 0, "y0": tile.y.source_start - top, "x0": tile.x.source_start - left},
             **{"tile_y": tile.y.source_start, "tile_x": tile.x.source_start},
             **{"length_y": tile.y.length, "length_x": tile.x.length},
-            **({} if alike is None else {"alike": alike}),
+            **({} if at.alike is None else {"alike": at.alike}),
         )
         constants = {
             **self._constants,
@@ -242,11 +233,11 @@ class Plan(RingTiles):
         else:
             name = "rows"
             constants |= {"WIDTH": blocks.width, "LANES": blocks.lanes}
-        first_out, frames_out = place or (0, nt * nz)
+        first_out, frames_out = at.place
         run.run(
             *("average", self.arena.kernel(f"pixelwise/average_{name}", constants)),
             *blocks.grid(tile),
-            **{"spread": held["spread"], "snt": snt, "snz": snz},
+            **{"spread": at.held["spread"], "snt": snt, "snz": snz},
             **{"pny": pny, "pitch": pitch, "skip": skip_y, **more},
             **{"t0": tile.t.margin, "z0": tile.z.margin},
             **{"z_start": tile.z.source_start, "length_z": tile.z.length},

@@ -12,6 +12,7 @@ import numpy as np
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.pixelwise import NLMeansPixelwise
 from napari_gpu_denoise.filters.pixelwise import Plan as ExactPlan
+from napari_gpu_denoise.filters.search.frame_links import InRing
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Filter
@@ -170,7 +171,8 @@ class Plan(TilePlan):
 
         if self.exact is not None:
             # The others are overwritten.
-            run.launches += self.exact.enqueue(queue, tile, source, out, sigma, held=held)
+            alone = InRing(0, nt, (0, frames), held)
+            run.launches += self.exact.enqueue(queue, tile, source, out, sigma, alone)
         padded, variation = mirrored(source, "swnlm padded", (nt, nz)), None
         if sigma.variation is not None:
             variation = mirrored(sigma.variation, "swnlm variation", (1, 1))

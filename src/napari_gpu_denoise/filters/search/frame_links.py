@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -232,26 +232,28 @@ def guide_levels(sigma: np.ndarray) -> np.ndarray:
     return sigma * np.mean(1 / known) if known.size else np.zeros_like(sigma)
 
 
-class RingTiles(TilePlan):
-    """A plan that also filters some frames of a ring (channels, slots, nz, ny, nx).
+@dataclass(frozen=True)
+class InRing:
+    """Where frames are in a ring (channels, slots, nz, ny, nx), and where their results go.
 
-    `ring` is the slot of the first frame, and the number of slots; `alike` how grey levels of the
-    frames are brought to those of one, if they are, (channels, frames, 3); `place` which frame
-    (t, z) of `out` is the first, and how many it holds; `held` are the buffers, if allocated.
+    `first` is the slot of the first one; `place` which frame (t, z) of the results is the first,
+    and how many there are. `alike` is how grey levels are brought to those of one frame, if they
+    are, (channels, frames, 3).
     """
+
+    first: int
+    slots: int
+    place: tuple[int, int]
+    held: Buffers
+    alike: Any = None
+
+
+class RingTiles(TilePlan):
+    """A plan that also filters some frames of a ring, in the buffers held for it."""
 
     @abstractmethod
     def enqueue(
-        self,
-        queue,
-        tile: Tile,
-        source,
-        out,
-        sigma: TileSigma,
-        ring: tuple[int, int] | None = None,
-        alike: Any = None,
-        place: tuple[int, int] | None = None,
-        held: Buffers | None = None,
+        self, queue, tile: Tile, source, out, sigma: TileSigma, ring: InRing | None = None
     ) -> Launches: ...
 
 
@@ -345,8 +347,7 @@ class RingPlan(FramePlan):
             links[links[:, here, 2] == 0, here] = (1, 0, 1)
             links = links[:, here - (start - lowest) :][:, : highest - lowest]
             alike = run.send(links, "frame links")
-        places = tuple(one * tile.z.size for one in place)
-        run.launches += self._tiles.enqueue(
-            *(run.queue, tile, held["frames"], out, TileSigma(levels, self._variation)),
-            *((lowest % self._ring, self._ring), alike, places, held),
-        )
+        first, frames = (one * tile.z.size for one in place)
+        ring = InRing(lowest % self._ring, self._ring, (first, frames), held, alike)
+        noise = TileSigma(levels, self._variation)
+        run.launches += self._tiles.enqueue(run.queue, tile, held["frames"], out, noise, ring)
