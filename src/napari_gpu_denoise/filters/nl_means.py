@@ -31,6 +31,7 @@ from napari_gpu_denoise.protocol.plan import Launches, Sizes, TileSigma
 from napari_gpu_denoise.protocol.settings import setting, within_bounds
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import filter_function
+from napari_gpu_denoise.run.noise import measured_noise
 
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -191,10 +192,7 @@ class NLMeans(FrameSearch):
         """Return sigma of Rician noise; else None."""
         if not self.rician:
             return None
-        # Loaded only when needed: it takes time.
-        from napari_gpu_denoise.noise.estimate import measure_noise
-
-        found = measure_noise(image, names, "rician")
+        found = measured_noise(image, names, "rician", None)
         return replace(found, method=f"Rician noise: {found.method}", notes=())
 
     def takes(self, models: Sequence[NoiseModel]) -> bool:

@@ -136,12 +136,10 @@ class Job:
     def stabilised(self) -> tuple[NoiseModel, ...]:
         """Models to stabilise grey levels less `offset`; empty if the noise is not stabilised."""
         models, offset = self.sigma.models if self.sigma.stabilised else (), self.offset
-        return tuple(
-            replace(one, offset=one.offset - offset)
-            if offset and isinstance(one, PoissonGaussian)
-            else one
-            for one in models
-        )
+        if not offset:
+            return models
+        photons = (one for one in models if isinstance(one, PoissonGaussian))  # which all are
+        return tuple(replace(one, offset=one.offset - offset) for one in photons)
 
     @cached_property
     def offset(self) -> int:
