@@ -32,6 +32,7 @@ INCLUDED = {
 # The page of a public name, by the first folder or module that it lives in.
 PAGES = {
     "filters": "Filters",
+    "measurements": "Filters",
     "noise": "Noise",
     "opencl": "Devices",
     "files": "Files",

@@ -135,7 +135,7 @@ def options() -> dict[str, set[str]]:
             if isinstance(part, argparse._SubParsersAction):
                 each = (set(inner._option_string_actions) for inner in part.choices.values())
                 found[name] = found[name].union(*each)
-    for name in "quality", "warm":
+    for name in "quality", "subspace", "warm":
         found[f"{name}.py"] = set(load(name).build_parser()._option_string_actions)
     return found
 

@@ -22,6 +22,8 @@ _NAMES = {
     "recommend": "assessment.recommend",
     "Recommended": "files.recommended",
     "isoline_maps": "filters.isoline",
+    "subspace": "measurements.subspace",
+    "Subspace": "measurements.subspace",
     "assess": "assessment.assess",
     "Assessment": "assessment.record",
     "denoise": "run.denoise",

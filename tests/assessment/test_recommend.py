@@ -127,7 +127,7 @@ def test_axes_without_names():
     advice = advise(scene(0))
     assert advice.filter.name == "bm3d"
     (hint,) = advice.hints
-    assert hint.startswith("The 4 planes") and "name it T if they are frames or Z" in hint
+    assert hint.startswith("The 4 planes") and "name it T if they are frames, Z if" in hint
 
 
 def test_efforts():

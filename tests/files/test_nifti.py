@@ -270,7 +270,7 @@ def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
 def test_neighbours_are_noted(tmp_path):
     path, names = (
         saved(tmp_path / "in.nii.gz", voxels(6, 7)),
-        ("json", "bval", "bvec", "tsv", "mat"),
+        ("json", "tsv", "mat"),
     )
     for name in names:
         (tmp_path / f"in.{name}").touch()

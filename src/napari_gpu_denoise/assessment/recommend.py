@@ -17,6 +17,7 @@ from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
+from napari_gpu_denoise.measurements.subspace import FEWEST, MEASUREMENTS, Subspace
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -98,6 +99,10 @@ _MEASURED = {
     ("bm4d", "high"): (6.0, 0.03),
     ("bm4d", "best"): (7.5, 0.045),
     ("isoline", "normal"): (0.11, 0.001),
+    ("subspace", "normal"): (0.4, 0.003),
+    ("subspace", "fast"): (0.15, 0.002),
+    ("subspace", "high"): (3.0, 0.02),
+    ("subspace", "best"): (4.0, 0.025),
 }
 _CORES, _UNITS = 2, 132
 _INTEGRATED = 12  # times slower than the GPU above, at least
@@ -293,6 +298,11 @@ def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, lis
     frames, slices = lengths.get("T", 1), lengths.get("Z", 1)
     if not any(noise.sigma):
         return BM3D(), "no noise was found, so the image would be returned unchanged", []
+    if lengths.get(MEASUREMENTS, 1) >= FEWEST:
+        reason = (
+            f"{lengths[MEASUREMENTS]} measurements of one object have few components above noise"
+        )
+        return Subspace(), reason, []
     hints = _unnamed(reader)
     if noise.name == "speckle":
         return Isoline(), "it averages along lines of equal brightness, which suits speckle", hints
@@ -364,7 +374,8 @@ def _unnamed(reader: PlaneReader) -> list[str]:
         return []
     return [
         f"The {max(lengths)} planes along an axis without a name are filtered one by one: name it "
-        "T if they are frames or Z if they are slices, to filter them together, which is better."
+        "T if they are frames, Z if they are slices, or D if they are measurements, such as "
+        "directions, echoes or wavelengths, to filter them together, which is better."
     ]
 
 

@@ -18,6 +18,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     """
     from napari_gpu_denoise.files.recommended import Recommended
     from napari_gpu_denoise.filters import filters_for
+    from napari_gpu_denoise.measurements.subspace import Subspace
     from napari_gpu_denoise.noise.models import choices
 
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
@@ -31,8 +32,9 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     # Of filters, one that is named is the only one needed.
     named = "".join(argv[:1]).replace("-", "_")
-    kinds = () if named == Recommended.name else filters_for(named)
-    for settings in kinds if len(kinds) == 1 else (Recommended, *kinds):
+    made_of_filters = {kind.name: kind for kind in (Recommended, Subspace)}
+    kinds = (made_of_filters[named],) if named in made_of_filters else filters_for(named)
+    for settings in kinds if len(kinds) == 1 else (*made_of_filters.values(), *kinds):
         _add_filter(added, settings)
 
     devices = added.add_parser("devices", help="list the OpenCL devices and show which one is used")

@@ -6,6 +6,7 @@ import contextlib
 import glob
 import itertools
 import os
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -174,14 +175,21 @@ def write(
     check_name(path, like)
     made = result_like(path, like)
     records = [record.as_dict()] if isinstance(record, Record) else record or ()
-    form, options = format_like(made), {"overwrite": overwrite}
+    form = format_like(made)
+    tables = form.tables(made.path, Path(path)) if form is format_like(like) else {}
+    options = {"overwrite": overwrite, "keep": (made.path, *made.files, *tables)}
+    for table in tables.values():
+        check_output(table, **options)
     if form.new_image is not None:
-        opened = form.new_image(path, made, **options)
+        opened = form.new_image(path, made, overwrite=overwrite)
     else:
         opened = new_folder if form is dicom.FORMAT and made.path.is_dir() else new_file
-        opened = opened(path, **options, keep=(made.path, *made.files))
+        opened = opened(path, **options)
     with opened as target, writing(path, form.name):
         written = form.write(target, path, data, made, records)
+    for source, table in tables.items():
+        with input_checks.open_regular(source) as given, new_file(table, **options) as copy:
+            shutil.copyfileobj(given, copy)
     return made.notes[len(like.notes) :] + written
 
 

@@ -398,7 +398,7 @@ class ImageFile:
     @property
     def filter_axes(self) -> str:
         """The axes, unknown ones as ``.``, which may occur more than once."""
-        return "".join(a if a in "TZCSYX" else "." for a in self.axes)
+        return "".join(a if a in "TZCSYXD" else "." for a in self.axes)
 
     @property
     def alpha(self) -> tuple[slice, ...] | None:
@@ -450,7 +450,8 @@ class Format:
     its name, by default its suffix. What `open_image` opens is held by the stack that it is given,
     but for ``data``. With `new_image` large results are written part by part where
     they will be. `becomes` names the formats that results may have besides, or only, if there is no
-    `write`; `described_anew` returns an image of another format as a new one of this.
+    `write`; `described_anew` returns an image of another format as a new one of this. `tables`
+    returns the files beside an image that are copied beside a result, and their names there.
     `result_name` returns a name for the result of a file, by default its own. The others do what
     functions of these names in `formats` do; by default any type is writable.
     """
@@ -468,6 +469,7 @@ class Format:
     becomes: tuple[str, ...] = ()
     written: tuple[str, ...] | None = None
     described_anew: Callable[[ImageFile, str], ImageFile] | None = None
+    tables: Callable[[Path, Path], dict[Path, Path]] = lambda path, target: {}
     result_name: Callable[[Path], str] | None = None
 
     def is_path(self, path: str | os.PathLike) -> bool:

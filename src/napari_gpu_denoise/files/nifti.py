@@ -19,6 +19,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -31,6 +32,8 @@ from napari_gpu_denoise.files.output import check_type
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
+# Tables of diffusion weighting and its directions, beside an image whose fourth axis is no time.
+_WEIGHTING = ".bval", ".bvec"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
 # Codes of types of pixels.
 _NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
@@ -149,14 +152,15 @@ def _picture(handle: Any, path: Path, size: int, packed: bool) -> ImageFile:
     extensions, whole = unpack_extensions(behind, header.endianness)
     if not whole:
         notes.append("The extensions of the header are damaged, and not all of them are kept.")
-    stem = path.name[: path.name.lower().rfind(".nii")]
-    beside = (path.with_name(stem + end) for end in (".json", ".bval", ".bvec", ".tsv", ".mat"))
+    beside = map(partial(_beside, path), (".json", ".tsv", ".mat"))
     if others := [each.name for each in beside if each.exists()]:
         notes.append(f"What other files tell of the image is not copied: {', '.join(others)}.")
     scaling = header.get_slope_inter()
     scaling = None if scaling in ((None, None), (1.0, 0.0)) else scaling
     vector = int(header["intent_code"]) in _VECTORS
     axes = "".join("C" if a == "Q" and vector else a for a in reversed(_AXES[: len(shape)]))
+    if _beside(path, _WEIGHTING[0]).exists():
+        axes = axes.replace("T", "D")
     metadata = {"header": header, "extensions": extensions, "scaling": scaling}
     places = {"packed": packed, "by_plane": not isinstance(handle, gzip.GzipFile)}
     voxels = Voxels(handle, path, shape[::-1], stored, offset, scaling, **places)
@@ -315,6 +319,17 @@ def write(
     return ()
 
 
+def tables(path: Path, target: Path) -> dict[Path, Path]:
+    """Return the tables of diffusion weighting beside an image, and where those of a result lie."""
+    pairs = ((_beside(path, end), _beside(target, end)) for end in _WEIGHTING)
+    return {source: copy for source, copy in pairs if source.exists() and source != copy}
+
+
+def _beside(path: Path, end: str) -> Path:
+    """Return the file of the same name with another end, beside an image."""
+    return path.with_name(path.name[: path.name.lower().rfind(".nii")] + end)
+
+
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type that NIfTI files cannot hold."""
     check_type(like.path, "a NIfTI", dtype, _HELD)
@@ -391,5 +406,6 @@ FORMAT = Format(
     open_image=open_image,
     check_writable=check_writable,
     write=write,
+    tables=tables,
     described_anew=described_anew,
 )

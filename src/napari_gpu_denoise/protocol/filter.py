@@ -240,6 +240,20 @@ class Filter(Settings):
         """The same for the longest launch, so that display drivers do not abort it."""
         return self.operations_per_pixel
 
+    # How it runs.
+
+    @property
+    def uses(self) -> tuple[str, ...]:
+        """The filters that a device is tested with before the run. Default: this one."""
+        return (self.name,)
+
+    def denoised(self, image: Any, run: Any, out: Any, progress: Any) -> Any:
+        """Return the `Result` of a run, made by runs of other filters; `out` may be None.
+
+        Default: None, the filter has a `plan`.
+        """
+        return None
+
     def plan(self, arena: Arena) -> TilePlan | FramePlan:
         """Return the plan that runs this filter in one thread, with buffers from `arena`."""
         raise NotImplementedError(f"{type(self).__name__} has no plan")

@@ -134,6 +134,9 @@ def denoise_image(
     told what is done. `progress` is told before noise is measured, before kernels are compiled,
     before any work, and after each tile or part of the work on frames; steps may repeat.
     """
+    whole = all(one is None for one in chosen.values())
+    if whole and (made := run.filter.denoised(image, run, out, progress)) is not None:
+        return made
     ledger = ledger or Ledger()
     image = Input.of(image, run, ledger.known("correction"))
     region = wanted_region(image.names, image.given.shape, chosen)

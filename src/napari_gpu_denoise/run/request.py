@@ -207,7 +207,7 @@ class Run:
     @property
     def uses(self) -> tuple[str, ...]:
         """What a device does for the run, see `choose_devices`."""
-        return ("noise", self.filter.name) if self.measures_noise else (self.filter.name,)
+        return ("noise", *self.filter.uses) if self.measures_noise else self.filter.uses
 
     @property
     def limit_of_memory(self) -> int | None:
