@@ -125,7 +125,7 @@ def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
 
 def options() -> dict[str, set[str]]:
     """Return the options of each command of the command line, and of each script with a parser."""
-    parser = build_parser(["bench", "assess"])
+    parser = build_parser(["assess"])
     (commands,) = (a for a in parser._actions if isinstance(a, argparse._SubParsersAction))
     found = {"": set(parser._option_string_actions)}
     for name, command in commands.choices.items():
@@ -135,7 +135,7 @@ def options() -> dict[str, set[str]]:
             if isinstance(part, argparse._SubParsersAction):
                 each = (set(inner._option_string_actions) for inner in part.choices.values())
                 found[name] = found[name].union(*each)
-    for name in "quality", "subspace", "warm":
+    for name in "bench", "quality", "subspace", "warm":
         found[f"{name}.py"] = set(load(name).build_parser()._option_string_actions)
     return found
 

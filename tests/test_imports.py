@@ -41,7 +41,7 @@ def test_importing_the_package_loads_nothing_heavy():
 
 
 def test_importing_the_library_touches_no_device_and_no_gui():
-    modules = ("filters", "cli", "files.batch", "cli.bench", "files.tiff", "files.nifti", "noise")
+    modules = ("filters", "cli", "files.batch", "files.tiff", "files.nifti", "noise")
     modules += ("files.samples", "run.denoise", "run.stream", "run.by_parts", "image.flicker")
     statement = "\n".join(f"import napari_gpu_denoise.{module}" for module in modules)
     allowed = {"numpy", "tifffile", "imagecodecs", "scipy"}

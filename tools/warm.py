@@ -17,8 +17,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from bench import add_filters, chosen_filters
 from napari_gpu_denoise import cli
-from napari_gpu_denoise.cli.options import add_filters, chosen_filters
 from napari_gpu_denoise.filters.nl_means import NLMeans
 from napari_gpu_denoise.noise.models import PoissonGaussian, Rician, Speckle
 from napari_gpu_denoise.opencl.device import Device, choose

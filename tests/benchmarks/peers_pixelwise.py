@@ -18,7 +18,7 @@ import numpy as np
 from tables import seconds_of, show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import measure, synthetic
+from bench import measure, synthetic
 
 PATCH, WINDOW = 7, 21
 # What a program is called, a filtering of the image there, and whether that moves it to the GPU

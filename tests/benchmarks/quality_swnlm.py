@@ -3,7 +3,7 @@
     python tests/benchmarks/quality_swnlm.py [--tables paper settings] [--quick]
 
 PSNR has the peak 255, on float results, and is the mean over pictures and draws. Times:
-``gpu-denoise bench --filter swnlm --shape 512x512``.
+``python tools/bench.py --filter swnlm --shape 512x512``.
 """
 
 from __future__ import annotations

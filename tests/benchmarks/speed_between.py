@@ -3,7 +3,7 @@
     git worktree add /tmp/before COMMIT
     python tests/benchmarks/speed_between.py --before /tmp/before [--rounds 3] [--large]
 
-Each turn is a process of its own that times every case in one checkout as ``gpu-denoise bench``
+Each turn is a process of its own that times every case in one checkout as ``tools/bench.py``
 does, and calls that are not told sigma. Printed is the least of all rounds, in milliseconds.
 """
 
@@ -36,7 +36,7 @@ LARGE = (
 def run_turn(cases: list, device: str | None) -> dict[str, float]:
     """Return the milliseconds of each case, by name."""
     import napari_gpu_denoise as gd
-    from napari_gpu_denoise.cli.bench import measure, synthetic
+    from bench import measure, synthetic
 
     found = {}
     for name, profile, shape in cases:
@@ -71,7 +71,12 @@ def main() -> None:
     least: dict[Path, dict[str, float]] = {options.before.resolve(): {}, ROOT: {}}
     for _ in range(options.rounds):
         for folder, times in least.items():
-            path = os.pathsep.join([str(folder / "src"), os.environ.get("PYTHONPATH", "")])
+            path = os.pathsep.join(
+                [
+                    *(str(folder / each) for each in ("src", "tools")),
+                    os.environ.get("PYTHONPATH", ""),
+                ]
+            )
             turn = [sys.executable, __file__, *sys.argv[1:], "--turn"]
             done = subprocess.run(
                 turn, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=True

@@ -4,7 +4,7 @@
 
 Each method runs in processes of its own: the first with empty kernel caches, the second with what
 that one left there. Memory is the most that process held, on Linux, and what it held before the
-first call, with everything imported and the picture made. Kernels are timed by ``gpu-denoise bench
+first call, with everything imported and the picture made. Kernels are timed by ``tools/bench.py
 --filter bm3d``. "fixed" are the fixed parameters of Davy and Ehret 2020.
 """
 
@@ -23,7 +23,7 @@ from peer_bm3d import OF_PACKAGE, PROFILES
 from tables import show
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.cli.bench import SIGMA, synthetic
+from bench import SIGMA, synthetic
 
 
 def fresh(method: str, profile: str, options: argparse.Namespace, folder: Path) -> dict:

@@ -13,6 +13,7 @@ from typing import Any
 import napari_gpu_denoise as gd
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 from reference.data import REASON, data_folder
 
 

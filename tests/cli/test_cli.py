@@ -52,7 +52,7 @@ def test_a_result_and_its_record_are_those_of_the_function(here, run, device):
     assert record["sigma"] == list(expected.record.sigma)
 
 
-@pytest.mark.parametrize("words", ["pri-nlm", "pri_nlm", "assess dct3d", "bench --filter dct3d"])
+@pytest.mark.parametrize("words", ["pri-nlm", "pri_nlm", "assess dct3d"])
 def test_a_removed_filter_names_its_successor(here, run, words):
     code, out, err = run(*words.split(), "a.tif")
     assert (code, out) == (2, "")

@@ -16,13 +16,13 @@ import tifffile
 
 import napari_gpu_denoise as gd
 from files.tiffs import GREY, ONE, PLAIN, TIFFDATA, TWO, handmade, noise, retagged
-from napari_gpu_denoise.cli.bench import read_run
 from napari_gpu_denoise.cli.commands import named_noise
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats, input_checks
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.files.tiff import ome_xml, reading
+from tools.conftest import load
 
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 
@@ -118,7 +118,7 @@ def test_what_is_no_file_is_not_read(tmp_path, in_time, kind, name):
 
 @needs_pipes
 @pytest.mark.parametrize("kind", ["pipe", "device"])
-@pytest.mark.parametrize("read", [named_noise, lambda path: read_run(Path(path))])
+@pytest.mark.parametrize("read", [named_noise, lambda path: load("bench").read_run(Path(path))])
 def test_text_is_read_from_files_only(tmp_path, in_time, kind, read):
     with pytest.raises(FileError, match="it is a pipe or a device"):
         read(str(odd(tmp_path / "noise.json", kind)))

@@ -374,7 +374,7 @@ def test_secrets_in_addresses_are_refused_and_not_repeated(address, tmp_path, ca
         assert "***" in str(failed.value) and "ReT" not in str(failed.value)
     several = [["nl-means", address, "-o", "x.tif"], ["nl-means", address, address], [address]]
     several += [["nl-means", address, "-o", "x.tif", option] for option in ("-q", "--resume")]
-    several += [[name, address] for name in ("estimate", "assess", "quality", "bench", "isoline")]
+    several += [[name, address] for name in ("estimate", "assess", "quality", "isoline")]
     several += [["bm3d", "a.tif", f"--{option}={address}"] for option in ("scheduler", "noise")]
     assert main(several[SECRETS.index(address) % len(several)]) == 4  # each in turn
     assert "ReT" not in "".join(capsys.readouterr())

@@ -79,12 +79,6 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     judge = added.add_parser("assess", help="estimate the quality of a filter's result")
     if "assess" in argv:
         _add_assess(judge, "".join(argv[1:2]) if argv[0] == "assess" else "")
-
-    bench = added.add_parser("bench", help="time the filters on a device")
-    if "bench" in argv:
-        from napari_gpu_denoise.cli import bench as benchmark
-
-        benchmark.add_arguments(bench)
     return parser
 
 

@@ -6,16 +6,12 @@ import argparse
 import dataclasses
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files import FORMAT_NAMES
-from napari_gpu_denoise.filters import check_removed
 from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes, setting_fields
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.protocol.filter import Filter
 
 
 def add_noise(parser: argparse.ArgumentParser) -> None:
@@ -191,25 +187,6 @@ def _add_setting(group: Any, spec: dataclasses.Field) -> None:
     else:
         shown = "|".join(map(str, about["choices"])) if about["choices"] else kind.__name__.upper()
         group.add_argument(option, type=kind, default=argparse.SUPPRESS, metavar=shown, help=text)
-
-
-def add_filters(parser: argparse.ArgumentParser, about: str) -> None:
-    """Add the options for the filters of a command that works on several, and for its device."""
-    from napari_gpu_denoise.filters import FILTERS
-
-    names = [kind.name.replace("_", "-") for kind in FILTERS]
-    parser.add_argument(
-        "--filter", type=_checked(check_removed), choices=names, action="append", help=about
-    )
-    parser.add_argument("--device", help="number or name of the device")
-
-
-def chosen_filters(args: argparse.Namespace) -> list[type[Filter]]:
-    """Return the filters that are named, by default all."""
-    from napari_gpu_denoise.filters import FILTERS
-
-    wanted = args.filter
-    return [k for k in FILTERS if wanted is None or k.name.replace("_", "-") in wanted]
 
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,7 @@
-"""Time filters on a device, on synthetic input: ``gpu-denoise bench``."""
+"""Time filters on a device, on synthetic input: the kernels alone, and whole calls.
+
+python tools/bench.py [--filter NAME] [--set NAME=VALUE] [--shape YxX] [--device N|NAME]
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import json
 import math
 import re
 import statistics
+import sys
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -17,9 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.cli.options import add_filters, chosen_filters, whole_number
+from napari_gpu_denoise import cli
+from napari_gpu_denoise.cli.options import whole_number
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files.input_checks import read_json
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.opencl.device import Device, choose
 from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
@@ -108,7 +115,7 @@ def read_run(path: Path) -> tuple[list[str], dict[str, dict[str, float]]]:
     """Return the device, its driver and the package of a stored run, and its times by title."""
     try:
         run = read_json(path)
-        if run["gpu-denoise bench"] != _FORMAT:
+        if run["bench.py"] != _FORMAT:
             raise ValueError("another version")
         times = {
             str(title): {str(name): float(value) for name, value in each["times"].items()}
@@ -119,12 +126,31 @@ def read_run(path: Path) -> tuple[list[str], dict[str, dict[str, float]]]:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise FileError(
-            f"{path} is not a run of this version: make one with gpu-denoise bench --json > FILE."
+            f"{path} is not a run of this version: make one with bench.py --json > FILE."
         ) from error
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of ``gpu-denoise bench`` to a parser."""
+def add_filters(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the options for the filters that a script works on, and for its device."""
+    names = [kind.name.replace("_", "-") for kind in FILTERS]
+    parser.add_argument("--filter", choices=names, action="append", help=about)
+    parser.add_argument("--device", help="number or name of the device")
+
+
+def chosen_filters(args: argparse.Namespace) -> list[type[Filter]]:
+    """Return the filters that are named, by default all."""
+    wanted = args.filter
+    return [k for k in FILTERS if wanted is None or k.name.replace("_", "-") in wanted]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the script as the command line is run: with its exit codes, and errors in a sentence."""
+    return cli.main(argv, build_parser)
+
+
+def build_parser(argv: object = ()) -> argparse.ArgumentParser:
+    """Return the parser; the namespace it makes holds ``run``. It is the same for any `argv`."""
+    parser = argparse.ArgumentParser("bench.py", description=__doc__.partition("\n")[0])
     add = parser.add_argument
     add_filters(parser, "filter to time; can be repeated (default: all)")
     about = "change a setting of the filter, such as patch=5; can be repeated"
@@ -135,10 +161,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--compare", metavar="FILE", type=Path, help="compare with a run that --json printed")
     add("--json", action="store_true", help="print JSON, to be stored and compared with")
     parser.set_defaults(run=run)
+    return parser
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``gpu-denoise bench``."""
+    """Time the filters chosen."""
     changes = {name: _value(text) for name, _, text in (item.partition("=") for item in args.set)}
     chosen = [kind.of(**changes) for kind in chosen_filters(args)]
     before, stored = read_run(args.compare) if args.compare else (None, {})
@@ -164,7 +191,7 @@ def run(args: argparse.Namespace) -> int:
         for name, seconds in timing.kernels.items() if args.filter else ():
             say(f"    {name:<24}{1e3 * seconds:12.4g} ms")
     if args.json:
-        print(json.dumps({"gpu-denoise bench": _FORMAT, **head, "filters": made}, indent=2))
+        print(json.dumps({"bench.py": _FORMAT, **head, "filters": made}, indent=2))
     return 0
 
 
@@ -181,3 +208,7 @@ def _value(text: str) -> Any:
     with suppress(ValueError):
         return json.loads(text.lower())
     return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""``gpu-denoise bench``: what it measures and compares."""
+"""``tools/bench.py``: what it measures and compares."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from napari_gpu_denoise.cli import bench
-from napari_gpu_denoise.cli.bench import shape_for
 from napari_gpu_denoise.filters import FILTERS
 from scenes import SMALL as SMALL_SETTINGS
 from scenes import prepared
+from tools.conftest import load
 
+bench = load("bench")
 SMALL = ("bench", "--shape", "4x16x20", "--repeats", "2", "--filter", "nl-means")
 SET = tuple(f"--set={name}={value}" for name, value in SMALL_SETTINGS["nl_means"].items())
 
@@ -20,7 +20,7 @@ SET = tuple(f"--set={name}={value}" for name, value in SMALL_SETTINGS["nl_means"
 def test_inputs_have_the_axes_that_a_filter_needs(kind):
     for settings in (kind(), *(kind.of(profile=name) for name in kind.presets)):
         for given in ((20, 30), (5, 20, 30)):
-            shape, axes = shape_for(settings, given)
+            shape, axes = bench.shape_for(settings, given)
             assert len(shape) == len(axes) == max(len(given), len(axes.strip(".")))
             assert shape[-len(given) :] == given
             assert prepared(settings, axes, shape)
@@ -55,7 +55,7 @@ def test_what_cannot_be_compared_or_timed_is_said_before_anything_is_measured(
 
     monkeypatch.setattr(bench, "choose", choose)
     other = tmp_path / "other.json"
-    for text in ("", "[]", "{}", '{"gpu-denoise bench": 0}', '{"gpu-denoise bench": 2}'):
+    for text in ("", "[]", "{}", '{"bench.py": 0}', '{"bench.py": 2}'):
         other.write_text(text)
         code, _, err = run("bench", "--compare", other)
         assert code == 4 and "other.json is not a run" in err
