@@ -20,6 +20,7 @@ from filters.cases import CASES, sigma_map, speckled, unrounded
 from filters.correlated_noise import SIGMA
 from filters.sessions import as_gpu
 from filters.slow_isoline import slow as slow_isoline
+from napari_gpu_denoise.filters.ridge import RidgeSettings
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks
 from napari_gpu_denoise.filters.search.video_search import VideoSearch
 from napari_gpu_denoise.image.levels import Levels
@@ -156,7 +157,8 @@ def by_ridge(image, estimate, settings, sigma):
         matches = find_matches(searched, *place, slow, sigmas, None, (), motions)
         return [match[:3] for match in matches]
 
-    return ridge.ridge(image, estimate, sigma, one, find)
+    alike = RidgeSettings.of_image(one.iterations, search)
+    return ridge.ridge(image, estimate, sigma, alike, find)
 
 
 # What the kernels are compared with, the error of all but few pixels, and the largest, in sigma.
