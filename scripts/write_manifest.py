@@ -23,34 +23,14 @@ PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
 IO = "napari_gpu_denoise._napari.io"
 HEAD = "# Filters, samples and files: by scripts/write_manifest.py; the rest is edited here.\n"
-# Commands and widgets that are edited in the manifest.
-BESIDE = {
-    f"{PLUGIN}.{open_}{name}" for name in PANELS.keys() - {"denoise"} for open_ in ("", "open_")
-}
+# Commands that are edited in the manifest.
+BESIDE = {f"{PLUGIN}.{name}" for name in PANELS}
 
 
 def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     """Return a manifest with the entries of all filters and samples as they are now."""
     there = plain["contributions"]
-    ours = {f"{PLUGIN}.{kind.name}": kind for kind in FILTERS}
-    first = f"{PLUGIN}.denoise", f"{PLUGIN}.open_denoise"
-    commands = [
-        {
-            "id": key,
-            "title": title,
-            "python_name": f"napari_gpu_denoise._napari.commands:{key.rpartition('.')[2]}",
-        }
-        for key, title in zip(first, ("Denoise: look, recommend, run", "Denoise"), strict=True)
-    ]
-    commands += [
-        {
-            "id": key,
-            "title": f"Denoise an image layer: {kind.title}",
-            "python_name": f"napari_gpu_denoise._napari.commands:{kind.name}",
-        }
-        for key, kind in ours.items()
-    ]
-    commands += [each for each in there["commands"] if each["id"] in BESIDE]
+    commands = [each for each in there["commands"] if each["id"] in BESIDE]
     commands += [
         {
             "id": f"{PLUGIN}.open_{kind.name}",
@@ -96,9 +76,6 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         "filename_extensions": [".ome.tif", ".ome.tiff", ".ome.zarr", *itertools.chain(*written)],
         "display_name": "image with record",
     }
-    beside = [each for each in there["widgets"] if each["command"] in BESIDE]
-    widgets = [{"command": first[0], "display_name": "Denoise"}]
-    widgets += [{"command": key, "display_name": kind.title} for key, kind in ours.items()]
     offered = [
         {
             "command": f"{PLUGIN}.sample_{name}",
@@ -110,12 +87,12 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     (submenu,) = there["submenus"]
     menus = {
         **there["menus"],
-        submenu["id"]: [{"command": first[1]}]
+        submenu["id"]: [{"command": f"{PLUGIN}.denoise"}]
         + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS]
-        + [{"command": f"{PLUGIN}.open_batch"}],
+        + [{"command": f"{PLUGIN}.batch"}],
     }
     made = {"commands": commands, "readers": [reader], "writers": [writer]}
-    made |= {"widgets": [*widgets, *beside], "menus": menus}
+    made |= {"menus": menus}
     return {**plain, "contributions": {**there, **made, "sample_data": offered}}
 
 

@@ -27,7 +27,8 @@ from napari.utils.notifications import notification_manager
 from napari.utils.progress import progress
 from npe2 import PluginManifest
 from npe2._pytest_plugin import TestPluginManager
-from qtpy.QtCore import QEvent
+from qtpy.QtCore import QEvent, Qt
+from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QApplication, QWidget
 
 from napari_gpu_denoise._napari import start
@@ -185,10 +186,11 @@ def close_panels(viewer):
 
 @pytest.fixture
 def open_panel(viewer, qtbot):
-    """Open a filter's panel in the window as the Plugins menu does."""
+    """Open the panel Filter in the window as the Plugins menu does, at a filter."""
 
     def open_it(title="NL-means"):
-        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, title)
+        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+        panel.filter.box.setCurrentText(title)
         qtbot.waitUntil(lambda: panel.options.device.caption.text() != "")
         return panel
 
@@ -245,10 +247,15 @@ def quick(monkeypatch):
 
 @pytest.fixture
 def click(qtbot):
-    """Click a button with the mouse."""
-    from qtpy.QtCore import Qt
+    """Click a button with the mouse, or choose an entry of a menu."""
 
-    return lambda button: qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    def click_it(what):
+        if isinstance(what, QAction):
+            what.trigger()
+        else:
+            qtbot.mouseClick(what, Qt.MouseButton.LeftButton)
+
+    return click_it
 
 
 @pytest.fixture
@@ -271,7 +278,7 @@ def pasted(viewer, copied):
     """
 
     def paste(panel, until=None):
-        scope, code = {"viewer": viewer}, copied(panel.python_button)
+        scope, code = {"viewer": viewer}, copied(panel.python_action)
         before = list(viewer.layers)
         exec(code if until is None else code.partition(until)[0], scope)
         for layer in [each for each in viewer.layers if each not in before]:

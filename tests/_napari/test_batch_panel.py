@@ -154,8 +154,8 @@ def test_each_file_as_recommended(batch, tmp_path, done, copied):
     for number, name in enumerate(("movie", "plane")):
         record = gd.read(tmp_path / f"raw/denoised/{name}.tif").history[-1]
         assert f"Done by {record['recommended'].split(',')[0]}" in cell(panel, number, 2)
-    assert "gd.Recommended()" in copied(panel.python_button)
-    assert copied(panel.command_button).startswith("gpu-denoise auto ")
+    assert "gd.Recommended()" in copied(panel.python_action)
+    assert copied(panel.command_action).startswith("gpu-denoise auto ")
 
 
 def test_stop_and_go_on(batch, folder, calls, click, qtbot, done):
@@ -310,7 +310,7 @@ def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys)
     choose(panel.form.existing, {"overwrite": True})
     choose(panel.form.options.correct, "stripes")
     wanted = panel.form.run()
-    command = copied(panel.command_button)
+    command = copied(panel.command_action)
     assert command.count(".tif") == 0  # the folder stands for its files
     cli.main(shlex.split(command)[1:])
     assert "2 denoised, 1 failed" in capsys.readouterr().out
@@ -321,7 +321,7 @@ def test_code_that_does_the_same(batch, folder, copied, calls, tmp_path, capsys)
         )
         assert np.ravel(run.sigma).tolist() == [9]
     scope = {}
-    exec(copied(panel.python_button), scope)
+    exec(copied(panel.python_action), scope)
     assert [file.input.name for file in scope["report"].failed] == ["b.tif"]
     assert len(scope["report"].done) == 2
     assert sorted(each.name for each in (tmp_path / "out.1").iterdir()) == ["a.tif", "c.tif"]
@@ -354,7 +354,7 @@ def test_what_is_missing_is_told(panel, batch, folder, click):
     assert "There are no files in the list" in panel.status.text()
     batch(folder)
     panel.form.output.clear()
-    click(panel.command_button)
+    click(panel.command_action)
     assert "choose one at Results in" in panel.status.text()
     panel.form.output.setText("out")
     panel.form.options.noise.choose("typed")

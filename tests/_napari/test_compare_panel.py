@@ -226,7 +226,7 @@ def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switc
         add_result(viewer, each, "bm3d", about=each.metadata, **looks) for each in (first, second)
     ]
     panel = open_compare()
-    assert panel.layer.currentText() == "All 2 channels of cells.ome.tif (BM3D)"
+    assert panel.layer.currentText() == "Both channels of cells.ome.tif, BM3D"
     assert [panel.before.itemText(k) for k in range(panel.before.count())] == ["Their sources"]
     curtains = [each for each in temporary(viewer) if each.name.startswith("curtain")]
     for curtain, before, after in zip(curtains, (first, second), results, strict=True):

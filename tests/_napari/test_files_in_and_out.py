@@ -192,7 +192,7 @@ def test_layers_are_opened_and_saved_by_napari_moved_ones_with_their_new_scale(
     assert tuple(map(str, first.units)) == OME_UNITS
     assert second.name == "cells GFP" and tuple(second.scale) == (50.0, 1500.0, 0.25, 0.2)
     # The command line of a channel names the axes of its file.
-    assert "--axes TZCYX" in copied(open_panel().command_button)
+    assert "--axes TZCYX" in copied(open_panel().command_action)
     out = tmp_path / "saved.ome.tif"
     (saved,) = viewer.layers.save(str(out), plugin=PLUGIN)
     assert saved == str(out)
@@ -373,7 +373,7 @@ def test_ome_zarr_is_opened_filtered_and_saved(
     assert layers[1].multiscale == lazily
     assert tuple(layers[0].scale) == (2.0, 0.25, 0.2)
     assert tuple(layers[0].contrast_limits) == (10.0, 240.0)
-    command = copied(open_panel("NL-means").command_button)
+    command = copied(open_panel("NL-means").command_action)
     assert f"{tmp_path}/in_nl-means.ome.zarr" in command
     denoise_all(layers)
     saved, expected = tmp_path / "saved.ome.zarr", tmp_path / "expected.ome.zarr"

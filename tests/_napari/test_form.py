@@ -9,7 +9,7 @@ from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication
 
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
-from napari_gpu_denoise._napari.denoise.options import numbers
+from napari_gpu_denoise._napari.model import numbers
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import Settings, setting, setting_fields

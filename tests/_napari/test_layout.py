@@ -40,7 +40,10 @@ def opened(shown, qtbot):
     """Open a panel as the menu Plugins does."""
 
     def open_it(title):
-        _, panel = shown.window.add_plugin_dock_widget(PLUGIN, title)
+        is_filter = title in [kind.title for kind in FILTERS]
+        _, panel = shown.window.add_plugin_dock_widget(PLUGIN, "Filter" if is_filter else title)
+        if is_filter:
+            panel.filter.box.setCurrentText(title)
         qtbot.wait(100)
         return panel
 
@@ -59,7 +62,7 @@ def assert_readable(panel):
 
 
 # One panel with fields in several sections, and one whose words are long.
-TITLES = ["BM3D", "Isoline", "Estimated noise", "Compare"]
+TITLES = ["BM3D", "Isoline", "Estimated noise", "Compare", "Denoise"]
 REST = {kind.title for kind in FILTERS}.difference(TITLES)
 
 
@@ -108,7 +111,7 @@ def test_the_status_line_is_shown_whole_and_run_stays_where_it_is(shown, opened,
 
 def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown, qtbot):
     plugins, layers = shown.window.plugins_menu, shown.window.layers_menu
-    for title in ("NL-means", "Estimated noise", "BM3D"):
+    for title in ("Filter", "Estimated noise", "Compare"):
         find_entry(plugins, "GPU Denoise", f"{title} (GPU Denoise)").trigger()
     docks = [_dock_of(panel) for panel in shown.window.dock_widgets.values()]
     window = docks[0].parent()

@@ -33,9 +33,15 @@ def test_the_manifest_is_valid_complete_and_leads_to_what_exists():
         made = import_python_name(known[widget.command].python_name)
         parameters = inspect.signature(made.__init__).parameters.values()
         assert "napari.viewer.Viewer" in [p.annotation for p in parameters]
-    with pytest.raises(AttributeError, match="no filter 'no_such'"):
+    with pytest.raises(AttributeError, match="no panel 'no_such'"):
         _ = commands.no_such
-    # What needs a path is not in the command palette.
+    # In the command palette everything stands once, and what needs a path not at all.
+    titles = [each.display_name for each in offered.widgets]
+    widgets, samples_ = (
+        {each.command for each in found} for found in (offered.widgets, offered.sample_data)
+    )
+    titles += [each.title for key, each in known.items() if key not in widgets | samples_]
+    assert len(titles) == len(set(titles)) and {kind.title for kind in FILTERS} < set(titles)
     called = {known[f"{PLUGIN}.{name}"].enablement for name in ("read", "write")}
     assert called == {"False"}
     shown = {sample.key: sample.display_name for sample in offered.sample_data}
@@ -50,28 +56,27 @@ def test_the_manifest_is_as_the_script_writes_it():
 
 
 def test_menus_open_the_panels(viewer, qtbot):
-    viewer.add_image(np.zeros((20, 20)))
-    docks = viewer.window.dock_widgets
+    viewer.add_image(np.zeros((3, 20, 20)), axis_labels=("z", "y", "x"))
+    docks, name = viewer.window.dock_widgets, "Filter (GPU Denoise)"
     for kind in FILTERS:
-        name = f"{kind.title} (GPU Denoise)"
-        find_entry(viewer.window.layers_menu, "Filter", "Denoise (GPU)", name).trigger()
-        qtbot.waitUntil(lambda name=name: name in docks)
+        entry = "Filter", "Denoise (GPU)", f"{kind.title} (GPU Denoise)"
+        find_entry(viewer.window.layers_menu, *entry).trigger()
+        qtbot.waitUntil(lambda: name in docks)
         panel = docks[name]
         qtbot.waitUntil(lambda panel=panel: panel.options.device.caption.text() != "")
-        assert panel.filter is kind
+        assert panel.filter.kind is kind and kind.summary == panel.summary.text()
         assert panel.layer.layer() is viewer.layers[0]
-        assert panel.request().run.filter == kind()
+        assert panel.model.settings == kind()
         # Maps are offered where there is something to show.
         offer, fields = maps.offer_of(kind), {field.name for field in setting_fields(kind)}
         assert panel.maps.isHidden() == (offer is None) != hasattr(kind, "show")
         if offer is not None:
             assert offer.setting in fields
             fields.remove(offer.setting)
-        assert set(panel.form.controls) == fields
-        viewer.window.remove_dock_widget(panel)
-        entry = find_entry(viewer.window.plugins_menu, "GPU Denoise", name)
-    entry.trigger()
-    assert docks[name].filter is kind and docks[name] is not panel
+        assert set(panel.form.controls) == fields and docks[name] is panel
+    viewer.window.remove_dock_widget(panel)
+    find_entry(viewer.window.plugins_menu, "GPU Denoise", name).trigger()
+    assert docks[name] is not panel
     viewer.layers.clear()
     title = "Estimated noise (GPU Denoise)"
     for menu, path in (("layers_menu", "Measure"), ("plugins_menu", "GPU Denoise")):
@@ -115,7 +120,6 @@ def test_preferences_are_read_and_open_panels_follow_them(viewer, open_panel, no
     assert preferences.read() == preferences.Preferences("cpu", 250_000_000)
     assert box.currentText() == "Automatic (cpu)" and panel.options.device.device() == "cpu"
     assert panel.request().run.device == "cpu"
-    assert open_panel("BM3D").options.device.device() == "cpu"
     computing.device = "no such device"
     assert "no such device" in panel.options.device.caption.text()
     assert preferences.changed()[0] is computing.events.device

@@ -9,7 +9,7 @@ from qtpy.QtWidgets import QApplication
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import add_sliced, choose
-from napari_gpu_denoise._napari.layers.region_input import FLAT, RECTANGLE
+from napari_gpu_denoise._napari.model import FLAT, RECTANGLE
 from napari_gpu_denoise._napari.noise import rows
 
 pytestmark = pytest.mark.gui
@@ -58,7 +58,7 @@ def test_model_channel_and_axes(viewer, open_noise, measured, quick, copied):
     assert how == ["YX", "rician"]
     assert len(quick) == 2  # both changes at once
     assert "channel 2" in panel.result.rows.text()
-    assert "gd.estimate_noise(image[2], model='rician')" in copied(panel.python_button)
+    assert "gd.estimate_noise(image[2], model='rician')" in copied(panel.python_action)
     panel.axes.edit.setText("ZYX")
     assert panel.channel.isHidden() and panel.channel.currentData() is None
     measured(panel)
@@ -103,7 +103,7 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     assert_array_equal(quick[-1][0], movie[:, 5:16, 7:21])
     assert quick[-1][1] == "TYX"
     assert "rows 5 to 15, columns 7 to 20" in panel.result.rows.text()
-    assert "gd.estimate_noise(image[:, 5:16, 7:21], axes='TYX')" in copied(panel.python_button)
+    assert "gd.estimate_noise(image[:, 5:16, 7:21], axes='TYX')" in copied(panel.python_action)
     # What is drawn later counts, and the image may move away under it.
     draw(shapes, 1, 1, 9, 9, 0)
     shapes.selected_data = {1}
@@ -129,7 +129,7 @@ def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
     assert pasted(panel, until="denoised")["noise"] == panel.estimate().models[0]
     choose(panel.model, "poisson-gaussian")
     assert "one brightness" in measured(panel)
-    click(panel.python_button)
+    click(panel.python_action)
     assert "not measured yet" in panel.status.text()
 
 

@@ -37,9 +37,9 @@ for title in ("Filter", "Denoise (GPU)", "NL-means (GPU Denoise)"):
     menu = action.menu()
 action.trigger()
 docks = viewer.window.dock_widgets
-while "NL-means (GPU Denoise)" not in docks:
+while "Filter (GPU Denoise)" not in docks:
     QApplication.processEvents()
-panel = docks["NL-means (GPU Denoise)"]
+panel = docks["Filter (GPU Denoise)"]
 while not panel.options.device.caption.text():
     QApplication.processEvents()
 heavy = ("filters", "run.denoise", "noise.estimate", "_napari.denoise.panel")

@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from _napari.conftest import PLUGIN
 from _napari.inputs import choose
 from napari_gpu_denoise._napari.compare.pair import Pair, partners
-from napari_gpu_denoise._napari.denoise.panel import DenoisePanel
+from napari_gpu_denoise._napari.denoise.panel import FilterPanel
 from napari_gpu_denoise._napari.docks import camera_of, docked
-from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise._napari.layers.region_input import RECTANGLE, VIEW
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, describe
+from napari_gpu_denoise._napari.model import RECTANGLE, VIEW, RegionChoice
 from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D
 from napari_gpu_denoise.run import denoise as runs
 from scenes import noisy, small
@@ -50,7 +50,7 @@ def test_a_drawn_rectangle(viewer, open_panel, run, kind, copied, pasted):
     rectangle(viewer, source)
     assert run(panel).startswith("Done in ")
     result = viewer.layers.selection.active
-    assert result.name.endswith(", rows 10 to 30, columns 12 to 47)")
+    assert describe(result).endswith(", rows 10 to 30, columns 12 to 47")
     whole = runs.denoise(image, panel.form.settings(), axes=axes.upper())
     assert_array_equal(result.data, whole.image[INSIDE])
     record = result.metadata[METADATA_KEY]
@@ -64,8 +64,8 @@ def test_a_drawn_rectangle(viewer, open_panel, run, kind, copied, pasted):
     there = pasted(panel)
     assert_array_equal(there["denoised"], result.data)
     assert_allclose(there["added"].translate, result.translate)
-    assert there["added"].name == f"{result.name} [1]"
-    copied(panel.command_button)
+    assert there["added"].name == f"cells {kind.title} [1]"
+    copied(panel.command_action)
     assert "It filters all rows and columns." in panel.status.text()
     # The same rectangle again takes its place; another one does not.
     run(panel)
@@ -74,7 +74,7 @@ def test_a_drawn_rectangle(viewer, open_panel, run, kind, copied, pasted):
     assert run(panel).startswith("Done in ")
     assert len(viewer.layers) == 5
     panel.reset()
-    assert panel.cut(source, axes) == {}
+    assert panel.request().cut == {}
 
 
 def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted, qtbot):
@@ -98,7 +98,7 @@ def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted,
     viewer.dims.set_point(0, 3 + 2 * 0.5)
     run(panel)
     result = viewer.layers.selection.active
-    assert ", frame 2, rows " in result.name
+    assert ", frame 2, rows " in describe(result)
     assert_array_equal(result.data, whole[2:3, top:bottom, left:right])
     assert_array_equal(pasted(panel)["denoised"], result.data)
     assert partners(result, viewer.layers)[0] == source
@@ -120,6 +120,6 @@ def test_the_panel_denoise(viewer, done, click, qtbot):
     result, settings = viewer.layers.selection.active, panel.advised()[0].filter
     assert_array_equal(result.data, runs.denoise(image, settings).image[INSIDE])
     click(panel.more_button)
-    (other,) = docked(viewer, DenoisePanel)
-    assert (other.region.chosen(), other.region.shapes.layer()) == (RECTANGLE, shapes)
-    assert other.cut(source, "YX") == {"rows": slice(10, 31), "columns": slice(12, 48)}
+    (other,) = docked(viewer, FilterPanel)
+    assert other.model.region == RegionChoice(RECTANGLE, shapes)
+    assert other.request().cut == {"rows": slice(10, 31), "columns": slice(12, 48)}

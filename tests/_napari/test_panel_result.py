@@ -29,7 +29,7 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
 
     result = viewer.layers[-1]
     assert_array_equal(result.data, runs.denoise(stack, NLMeans(), axes="TYX").image)
-    assert result.data.dtype == np.uint8 and result.name == "cells (NL-means)" and result.visible
+    assert result.data.dtype == np.uint8 and result.name == "cells NL-means" and result.visible
     assert_same_place(result, source)
     assert_allclose(result.contrast_limits, source.contrast_limits)
     for attribute in ("gamma", "blending", "opacity", "rgb", "multiscale", "interpolation2d"):
@@ -47,14 +47,14 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
         assert detail in panel.details and detail not in shown
     panel.status.linkActivated.emit("#")
     assert panel.status.text() == f"{shown.partition(' <a')[0]} {panel.details}"
-    assert panel.options.noise.edit.text() == f"{record['sigma'][0]:.4g}"
+    assert panel.options.noise.caption.text() == f"Gaussian noise, sigma {record['sigma'][0]:.4g}"
 
-    # Another panel starts from the image, not from the result that is selected now.
+    # The result, which is selected now, stands for the image.
     assert viewer.layers.selection.active is result
-    second = open_panel("BM3D")
-    assert second.layer.layer() == source
-    second.layer.choose(result)  # whoever wants that can have it
-    assert second.layer.layer() == result
+    panel.layer.follow_selection()
+    assert panel.layer.layer() == source
+    panel.layer.choose(result)  # whoever wants that can have it
+    assert panel.layer.layer() == result
 
 
 def test_every_option_reaches_the_run_and_its_copied_call(
@@ -75,7 +75,7 @@ def test_every_option_reaches_the_run_and_its_copied_call(
         controls[name].value = value
     assert panel.form.profile.currentText() == "custom"
     qtbot.keyClicks(options.noise.edit, "25")
-    assert options.noise.chosen() == "typed"
+    assert panel.model.noise.kind == "typed"
     options.dtype.setCurrentIndex(2)
     options.correct.setCurrentText("Stripes")
     options.nonfinite.setCurrentIndex(1)
@@ -114,7 +114,7 @@ def test_colours_and_alpha(viewer, open_panel, run, noisy, kind, pasted):
     assert panel.axes.axes() == "YXS"
     assert panel.axes.caption.text() == f"{colour.shape[-1]} colour samples, 64 by 80 pixels"
     run(panel)
-    result = viewer.layers["cells (NL-means)"]
+    result = viewer.layers["cells NL-means"]
     expected = runs.denoise(colour[..., :3], NLMeans(), axes="YXS")
     assert result.rgb and result.data.dtype == np.uint8 and result.data.shape == colour.shape
     assert_array_equal(result.data[..., :3], expected.image)
@@ -159,7 +159,7 @@ def test_planes_without_labels_are_independent_and_dask_is_read_by_the_worker(
     readers.clear()  # napari has read the plane it shows
     run(panel)
     assert readers and threading.main_thread() not in readers
-    result = viewer.layers["lazy (NL-means)"]
+    result = viewer.layers["lazy NL-means"]
     assert_array_equal(np.asarray(result.data), runs.denoise(stack, NLMeans()).image)
     assert viewer.layers["lazy"].data is lazy
     alone = runs.denoise(stack[1], NLMeans(), result.metadata[METADATA_KEY]["sigma"][0])

@@ -93,7 +93,7 @@ def test_source_changed_in_the_middle(viewer, finish, held, movie, running):
     held.set()
     assert finish(panel).startswith("Done in ")
     result = viewer.layers[-1]
-    assert result.name == "cells (NL-means, sigma 10)"
+    assert result.name == "cells NL-means"
     assert_allclose(result.scale, (1, 3, 3))  # as it was when Run was clicked
     assert_array_equal(result.data, runs.denoise(movie, gd.NLMeans(), 10.0, axes="TYX").image)
 

@@ -60,7 +60,7 @@ def test_the_voxel_size_is_that_of_the_layer(viewer, open_panel, run, click, cop
     assert panel.request().run.filter == BM4D(voxel="2, 0.5, 0.5")
     layer.scale = (3, 0.5, 0.5)
     assert control.native.placeholderText() == "3, 0.5, 0.5 (of the layer)"
-    assert "voxel='3, 0.5, 0.5'" in copied(panel.python_button)
+    assert "voxel='3, 0.5, 0.5'" in copied(panel.python_action)
     control.value = "4 1 1"
     assert panel.request().run.filter.voxel == "4, 1, 1"
     click(panel.reset_button)

@@ -2,49 +2,12 @@
 
 import numpy as np
 import pytest
-from napari.layers import Image, Labels
-from napari.layers._source import layer_source
 
-from napari_gpu_denoise._napari.layers import layer_input as groups
-from napari_gpu_denoise._napari.layers.provenance import (
-    FILE_KEY,
-    METADATA_KEY,
-    SOURCE_ID,
-    Origin,
-    identity,
-)
 from napari_gpu_denoise._napari.tasks import TimeLeft
 from napari_gpu_denoise.run.progress import MEASURING, Step
 
 pytestmark = pytest.mark.gui
 NOISE = np.random.default_rng(0).normal(100, 5, (24, 30)).astype(np.float32)
-
-
-def from_file(path="/data/a.tif", shape=(4, 5), **attributes):
-    with layer_source(path=path):
-        return Image(np.zeros(shape), **attributes)
-
-
-def test_layers_of_one_file_and_layers_that_are_selected():
-    first, second = from_file(), from_file()
-    result = from_file(metadata={METADATA_KEY: {SOURCE_ID: identity(first)}})
-    other = Image(np.zeros((4, 5)))
-    others = [from_file("/data/b.tif"), from_file(shape=(6, 5)), other]
-    labels = Labels(np.zeros((4, 5), int))
-    layers = [first, *others, result, second, labels]
-    found = groups.of_file(layers, second)
-    assert found.text == "All 2 layers of a.tif" and found.layers == (first, second)
-    assert [groups.of_file(layers, layer) for layer in (*others, result, labels, None)] == (
-        [None] * 6
-    )
-    assert groups.selected(layers, {other, labels, first}).layers == (first, other)
-    assert groups.selected(layers, {other, labels}) is None
-    known = dict(path="/data/a.tif", axes="CYX", shape=(2, 4, 5), name="", colour="", stamp=())
-    channels = [
-        from_file(metadata={FILE_KEY: Origin(**known, place=n, scale=(), units=()).as_dict()})
-        for n in range(2)
-    ]
-    assert groups.of_file(channels, channels[0]).text == "All 2 channels of a.tif"
 
 
 def test_the_list_of_a_panel_offers_groups(viewer, open_panel):
@@ -56,10 +19,9 @@ def test_the_list_of_a_panel_offers_groups(viewer, open_panel):
 
     assert texts() == ["three", "two", "one"] and panel.layer.layer() == three
     viewer.layers.selection = {one, two}
-    # The choice stays until another is made; another panel opens with all that are selected.
+    # The choice stays until another is made.
     assert texts() == ["2 selected layers", "three", "two", "one"]
     assert panel.layer.layers() == (three,)
-    assert open_panel("BM3D").layer.layers() == (one, two)
     panel.layer.setCurrentIndex(0)
     assert panel.layer.layers() == (one, two) and panel.run_button.text() == "Denoise 2 layers"
     viewer.layers.selection = {three}
@@ -77,12 +39,11 @@ def test_a_layer_that_fails_does_not_end_the_others(viewer, open_panel, run, tol
     panel = open_panel()
     assert run(panel) == "1 of 2 layers done, 1 failed."
     assert any("NaN" in text for text in told())
-    assert [layer.name for layer in viewer.layers][2:] == ["two (NL-means)"]
+    assert [layer.name for layer in viewer.layers][2:] == ["two NL-means"]
     one.data = np.stack([NOISE] * 3)
-    viewer.layers.selection = {one, two}
-    again = open_panel("BM3D")
-    again.axes.edit.setText("TYX")
-    assert [again.request(layer).run.axes for layer in again.layer.layers()] == ["TYX", "YX"]
+    panel.layer.choose(one, two)
+    panel.axes.edit.setText("TYX")
+    assert [each.run.axes for each in panel.requests()] == ["TYX", "YX"]
 
 
 def test_the_time_left():

@@ -43,12 +43,12 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, done, tmp_path):
     with layer_source(path=str(path)):  # as a reader does: each knows the file it is from
         pair = tuple(viewer.add_image(channel, name="a", **place) for channel in stack)
     panel = start()
-    assert panel.layer.currentText() == "All 2 layers of a.tif"
+    assert panel.layer.currentText() == "Both layers of a.tif"
     assert "VBM3D" in panel.advice.text() and "4 frames" in panel.advice.text()
     assert panel.run_button.text() == "Denoise 2 layers"
     assert done(panel) == "2 layers done." and len(viewer.layers) == 4
     for source in pair:
-        (made,) = [layer for layer in viewer.layers if layer.name == f"{source.name} (VBM3D)"]
+        (made,) = [layer for layer in viewer.layers if layer.name == f"{source.name} VBM3D"]
         assert_allclose(made.scale, source.scale)
         assert made.blending == "additive" and made.data.std() < source.data.std()
         assert made.metadata[PLUGIN]["axes"] == "TYX"
@@ -77,12 +77,12 @@ def test_more_settings(viewer, start, done, click, qtbot, movie):
     panel = start()
     choose(panel.effort, "fast")
     click(panel.more_button)
-    more = viewer.window.dock_widgets["VBM3D (GPU Denoise)"]
+    more = viewer.window.dock_widgets["Filter (GPU Denoise)"]
     assert more.layer.layers() == tuple(layers) and more.axes.letters() == "TYX"
     assert more.form.settings() == VBM3D.of(profile="fast")
     qtbot.waitUntil(lambda: more.options.device.caption.text() != "")
     assert done(more) == "2 layers done."
-    assert {f"{name} (VBM3D, profile fast)" for name in "ab"} < set(layer_names(viewer))
+    assert {f"{name} VBM3D" for name in "ab"} < set(layer_names(viewer))
 
 
 def test_after_a_run_it_is_asked_how_good_the_result_is(viewer, start, done, click, qtbot, noisy):
@@ -127,7 +127,7 @@ def test_return_runs_also_before_it_has_looked(viewer, start, qtbot, noisy):
     keys["Return"].activated.emit()
     assert not panel.run_button.isEnabled()
     qtbot.waitUntil(lambda: panel.run_button.isEnabled())
-    assert "a (BM3D)" in layer_names(viewer)
+    assert "a BM3D" in layer_names(viewer)
 
 
 def test_cancel_ends_all(viewer, start, click, qtbot, held, noisy):

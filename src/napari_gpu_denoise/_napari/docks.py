@@ -39,10 +39,10 @@ def bring_forward(panel: QWidget) -> None:
 
 
 def on_menu(viewer: Viewer, act: Callable[[QAction], None]) -> None:
-    """Call a method of a widget with each entry of napari's menu Plugins that is chosen."""
-    menu = getattr(getattr(viewer, "window", None), "plugins_menu", None)
-    if menu is not None:
-        menu.triggered.connect(act)
+    """Call a method of a widget with each entry of napari's menus of panels that is chosen."""
+    window = getattr(viewer, "window", None)
+    for name in ("plugins_menu", "layers_menu") if window is not None else ():
+        getattr(window, name).triggered.connect(act)
 
 
 def camera_of(viewer: Viewer) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from qtpy import QtWidgets
@@ -83,10 +84,10 @@ class Guide(QtWidgets.QDialog):
             block = block.next()
 
 
-def with_guide(widget: QtWidgets.QWidget, page: str) -> QtWidgets.QHBoxLayout:
+def with_guide(widget: QtWidgets.QWidget, page: Callable[[], str]) -> QtWidgets.QHBoxLayout:
     """Return a row of a widget and the button that opens a page in a window of its own."""
     button = QtWidgets.QToolButton(text="?", toolTip="Open the guide.", accessibleName="Guide")
-    button.clicked.connect(lambda: Guide(button.window()).open(page))
+    button.clicked.connect(lambda: Guide(button.window()).open(page()))
     layout = row_of(widget, button, shares=(1,))
     layout.setAlignment(button, Qt.AlignmentFlag.AlignTop)
     return layout

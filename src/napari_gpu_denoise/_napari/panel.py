@@ -16,8 +16,10 @@ from qtpy.QtGui import QAction, QKeySequence, QShowEvent
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.axes_input import AxesInput
 from napari_gpu_denoise._napari.layers.layer_input import LayerInput
-from napari_gpu_denoise._napari.layers.source import Source, capture, finest, suggest_axes
+from napari_gpu_denoise._napari.layers.source import Source, capture, finest
+from napari_gpu_denoise._napari.model import PanelModel, known_of
 from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, button, settling_timer, stack
+from napari_gpu_denoise._napari.resolve import axes_of
 from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
 
@@ -43,7 +45,8 @@ class Panel(QtWidgets.QWidget):
 
     def __init__(self, viewer: Viewer):
         super().__init__()
-        self._viewer = viewer
+        # napari's menus give a proxy, whose layers are other objects each time.
+        self._viewer = viewer = getattr(viewer, "__wrapped__", viewer)
         self.status = Caption(rich=True)
         self.status.linkActivated.connect(self._show_details)
         self.details = ""  # of the status, shown when it is clicked
@@ -175,11 +178,13 @@ class Panel(QtWidgets.QWidget):
         """Return an error or a note in terms of the controls of the panel."""
         return in_panel(message, self.remedies)
 
-    def add_code_buttons(self, of: str) -> None:
-        """Make the buttons that copy `python_code` and `command_line`; `of` is what these do."""
-        tips = f"Copy Python code {of}.", f"Copy a shell command {of}."
-        self.python_button = button("Copy Python call", tips[0], self.copy_python)
-        self.command_button = button("Copy command line", tips[1], self.copy_command)
+    def add_code_button(self, of: str) -> None:
+        """Make the button whose menu copies `python_code` and `command_line` `of` something."""
+        self.copy_button = button("Copy", f"Copy code {of}.")
+        menu = QtWidgets.QMenu(self.copy_button)
+        self.python_action = menu.addAction("Python call", self.copy_python)
+        self.command_action = menu.addAction("Command line", self.copy_command)
+        self.copy_button.setMenu(menu)
 
     def python_code(self) -> str:
         """Return equivalent Python code; raises `DenoiseError` where there is none."""
@@ -219,16 +224,18 @@ def _disconnect(connected: list[tuple[Any, Callable]]) -> None:
 
 
 class LayerPanel(Panel):
-    """A panel that works on one image layer; `kind` is the entry of FILTERS that it is for."""
+    """A panel that works on image layers, as `model` says."""
 
     #: List of the layers to choose from.
     layer_input: ClassVar[type[LayerInput]] = LayerInput
 
-    def __init__(self, viewer: Viewer, tip: str, kind: Any = None, *, whole_files: bool = False):
+    def __init__(self, viewer: Viewer, tip: str, *, whole_files: bool = False):
         super().__init__(viewer)
-        self.layer = self.layer_input(viewer, tip, whole_files=whole_files)
-        self.axes = AxesInput(kind)
-        selection = viewer.layers.selection.events.changed
+        self.model = PanelModel()
+        self.layer = self.layer_input(self._viewer, tip, whole_files=whole_files)
+        self.axes = AxesInput()
+        self.axes.edited.connect(self._on_edited)
+        selection = self._viewer.layers.selection.events.changed
         self.follow("selection", [(selection, self.layer.refresh)])
 
     # napari calls this whenever layers come, go, move or are renamed
@@ -236,16 +243,10 @@ class LayerPanel(Panel):
         """Follow the viewer's layers."""
         self.layer.refresh()
 
-    def choose(self, layer: Layer, axes: str) -> None:
-        """Choose a layer, and set its axes as another panel has them."""
-        self.layer.choose(layer)
-        if self.layer.layer() == layer:
-            self.choose_axes(axes)
-
-    def choose_axes(self, axes: str) -> None:
-        """Set the axes of the layer chosen as another panel has them."""
-        if self.axes.letters() != axes.upper():
-            self.axes.edit.setText(axes)
+    def choose(self, *layers: Layer) -> None:
+        """Choose layers, with their axes as another panel has them."""
+        self.layer.choose(*layers)
+        self.offer_axes()
 
     def captured(self) -> Source:
         """Return the layer as it is now; raises `LayerError` if there is no usable one."""
@@ -254,30 +255,31 @@ class LayerPanel(Panel):
             self.offer_axes()
         return taken
 
-    def offer_axes(self) -> None:
-        """Suggest the axes of the layer, or those that were typed for it; follow its labels."""
+    def offer_axes(self, event: object = None) -> None:
+        """Show the axes of the layer, and follow its labels, and the viewer's."""
         layer, shown = self.layer.layer(), self._viewer.dims
-        self.follow("labels of the viewer", [(shown.events.axis_labels, self._follow_labels)])
-        own = [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
-        self.follow("labels of the layer", own)
+        events = [(shown.events.axis_labels, self._follow_labels)]
+        events += [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
+        self.follow("labels", events)
         self.axes.of_file.offer(layer)
         if layer is None:
             self.axes.offer("", ())
         else:
-            self.axes.offer(suggest_axes(layer, shown.axis_labels), finest(layer).shape, layer)
+            self.axes.offer(axes_of(layer, shown.axis_labels), finest(layer).shape)
 
     def _take_labels(self, event: object = None) -> None:
         """Follow new labels of the layer, which replace the letters typed before."""
-        self.axes.forget()
-        self._follow_labels()
+        known_of(self.layer.layer()).axes = None
+        self.offer_axes()
 
     def _follow_labels(self, event: object = None) -> None:
-        before = self.axes.letters()
-        labels = self._viewer.dims.axis_labels
-        if (layer := self.layer.layer()) is None:
-            return
-        if self.axes.typed() is None and suggest_axes(layer, labels) != before:
+        layer, labels = self.layer.layer(), self._viewer.dims.axis_labels
+        if layer is not None and axes_of(layer, labels) != self.axes.letters():
             self.offer_axes()
+
+    def _on_edited(self, text: str) -> None:
+        if (layer := self.layer.layer()) is not None:
+            known_of(layer).axes = text.upper()
 
     def known_axes(self) -> str:
         """Return the axes typed; empty where they do not fit or there is no layer."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
 
 import napari.viewer
 import numpy as np
@@ -17,17 +16,17 @@ from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
-from napari_gpu_denoise._napari.layers.layer_input import same_axes
-from napari_gpu_denoise._napari.layers.source import Source, capture, voxel_of
-from napari_gpu_denoise._napari.noise.measuring import memory_of
+from napari_gpu_denoise._napari.layers.source import finest, no_layer
+from napari_gpu_denoise._napari.model import WHOLE, Options, PanelModel, RegionChoice
+from napari_gpu_denoise._napari.resolve import expected, request_of
 from napari_gpu_denoise._napari.tasks import Outcome, Task, words_of
 from napari_gpu_denoise._napari.wording import REMEDIES_IN_DENOISE
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words
 from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.filters import BM3D
 from napari_gpu_denoise.opencl.device import choose_devices
-from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.progress import Progress, Step
-from napari_gpu_denoise.run.request import Run
 
 _TIP = (
     "Image layers to denoise: one layer, the selected layers, or all layers of a file, such as its "
@@ -38,40 +37,17 @@ _EFFORTS = {"As recommended": None, "Faster": "fast", "Best quality": "best"}
 _SETTLED = 150  # milliseconds without a change before a layer is looked at
 
 
-@dataclass(frozen=True)
-class LayerInfo:
-    """A layer to advise on, and the memory of its noise. It holds no napari objects."""
-
-    source: Source
-    axes: str
-    nonfinite: str
-    memory: NoiseMemory
-    device: int | str | None
-
-
-def info_of(layer: Image, axes: str) -> LayerInfo:
-    """Describe a layer as it is now; raises `LayerError` if it cannot be used."""
-    source, device = capture(layer), preferences.read().device
-    nonfinite = "keep" if np.dtype(source.data.dtype).kind == "f" else "raise"
-    memory = memory_of(layer, axes, None, nonfinite, device)
-    return LayerInfo(source, axes, nonfinite, memory, device)
-
-
-def advise(layers: tuple[LayerInfo, ...], progress: Progress) -> tuple[Advice, ...]:
-    """Find advice on layers, one after another."""
+def advise(requests: tuple[Request, ...], progress: Progress) -> tuple[Advice, ...]:
+    """Find advice on the layers of requests, one after another, whatever filter these name."""
     found = []
-    for number, info in enumerate(layers):
-        place = (number + 1, len(layers)) if len(layers) > 1 else (0, 0)
-        progress.tell(*place, f"Looking at {info.source.name}")
-        found.append(_advice(info, progress))
+    for number, request in enumerate(requests):
+        place = (number + 1, len(requests)) if len(requests) > 1 else (0, 0)
+        progress.tell(*place, f"Measuring the noise of {request.source.name}")
+        data, run = request.source.pixels(progress), request.run
+        first, *_ = choose_devices(run.device)
+        noise = request.memory.measured(data, run.axes, first)
+        found.append(recommend(data, run.axes, noise=noise, device=run.device))
     return tuple(found)
-
-
-def _advice(info: LayerInfo, progress: Progress) -> Advice:
-    data = info.source.pixels(progress)
-    first, *_ = choose_devices(info.device)
-    noise = info.memory.measured(data, info.axes, first)
-    return recommend(data, info.axes, noise=noise, device=info.device)
 
 
 class StartPanel(RunPanel):
@@ -94,9 +70,8 @@ class StartPanel(RunPanel):
         self.batch_button = parts.button(
             "Many files …", "Open the panel Batch with this filter and these settings."
         )
-        self.assess = AssessSection(viewer, self)
+        self.assess = AssessSection(self._viewer, self)
         self.assess.hide()  # until there is a result
-        self._layers: tuple[Image, ...] = ()
         self._looked: Outcome | None = None
         self._run_when_looked = False
         self._looking = Task(self, advise, self.title, alone=True)
@@ -110,7 +85,7 @@ class StartPanel(RunPanel):
         frame.setFrameShape(QFrame.Shape.StyledPanel)
         parts.stack(inside := QVBoxLayout(frame), (self.advice,), spacing=0)
         inside.setContentsMargins(8, 8, 8, 8)
-        effort = with_guide(self.effort, "guide/choosing_settings.md#what-is-recommended")
+        effort = with_guide(self.effort, lambda: "guide/choosing_settings.md#what-is-recommended")
         self.arrange(
             (
                 parts.form_layout({"Image": self.layer, "Axes": self.axes, "Region": self.region}),
@@ -131,8 +106,8 @@ class StartPanel(RunPanel):
         self._looking.told.connect(self._on_looking)
         self._looking.ended.connect(self._on_looked)
         self.layer.chosen.connect(self._take_layer)
-        self.axes.changed.connect(self.look)
-        self.effort.currentIndexChanged.connect(self._show)
+        self.axes.changed.connect(self._take_axes)
+        self.effort.currentIndexChanged.connect(self.draw)
         self.more_button.clicked.connect(lambda: self.show_more())
         self.batch_button.clicked.connect(lambda: self.show_batch())
         selection = self._viewer.layers.selection.events
@@ -145,7 +120,7 @@ class StartPanel(RunPanel):
         self._looked = None
         self.assess.stop()
         self.assess.hide()
-        self.show_advice((), ())
+        self.show_advice(())
         if not self._closed:
             self._settling.start(_SETTLED)
 
@@ -153,8 +128,7 @@ class StartPanel(RunPanel):
         """Return the advice on each layer with the effort that is chosen."""
         found = () if self._looked is None else self._looked.value
         effort, device = self.effort.currentData(), preferences.read().device
-        chosen = (each.with_effort(effort, device) if effort else each for each in found)
-        return tuple(replace(each, seconds=self.share() * each.seconds) for each in chosen)
+        return tuple(each.with_effort(effort, device) if effort else each for each in found)
 
     def run(self) -> None:
         """Run the recommended filter, as soon as there is advice."""
@@ -168,15 +142,19 @@ class StartPanel(RunPanel):
 
     def requests(self) -> list[Request]:
         """Return a run of the recommended filter for each layer."""
-        found = zip(self._layers, self._looked.request, self.advised(), strict=True)
-        return [
-            replace(_request(layer, info.axes, advice), **self.cut(layer, info.axes))
-            for layer, info, advice in found
-        ]
+        found = zip(self.model.layers, self.advised(), strict=True)
+        region = self.model.region
+        return [self._request(layer, advice.filter, region) for layer, advice in found]
 
-    def remembered(self) -> Request:
+    def request(self) -> Request:
         """Return the run of the layer that is chosen; of several, the first."""
         return self.requests()[0]
+
+    def _request(self, layer: Image, settings: Filter, region: RegionChoice) -> Request:
+        kind = np.dtype(finest(layer).dtype).kind
+        options = Options(nonfinite="keep" if kind == "f" else "raise")
+        model = PanelModel(self.model.layers, self.model.axes, region, options=options)
+        return request_of(model, layer, settings, self._viewer.dims)
 
     def took(self, outcome: Outcome) -> None:
         """Offer to judge the result; nothing that was judged before is shown beside it."""
@@ -204,57 +182,58 @@ class StartPanel(RunPanel):
         panel.form.filter.show_settings(remembered.without_image(self.advised()[0].filter))
 
     def show_more(self) -> None:
-        """Open the panel of the filter that is recommended, with layers, axes and settings."""
+        """Open the panel Filter with the filter that is recommended, and layers as they are."""
         advised = self.advised()
         if not advised:
             return
-        pairs = zip(self._layers, advised, strict=True)
+        pairs = zip(self.model.layers, advised, strict=True)
         alike = [layer for layer, each in pairs if each.filter == advised[0].filter]
-        panel = docks.open_panel(self._viewer, advised[0].filter.title)
-        panel.layer.choose_all(alike)
-        panel.choose_axes(self.axes.letters())
-        panel.region.take_over(self.region)
-        panel.form.show_settings(advised[0].filter)
-        panel.options.nonfinite.setCurrentIndex(
-            panel.options.nonfinite.findData(self._looked.request[0].nonfinite)
-        )
+        options = self.requests()[0].run
+        panel = docks.open_panel(self._viewer, "Filter")
+        panel.choose(*alike)
+        panel.region.show_region(self.model.region)
+        panel.filter.show_settings(advised[0].filter)
+        panel.model.options = Options(nonfinite=options.nonfinite)
 
     def _take_layer(self) -> None:
-        layers = self.layer.layers()
-        data = [each.events.data for each in layers]
+        self.model.layers = self.layer.layers()
+        data = [each.events.data for each in self.model.layers]
         self.follow("data", [(event, self._on_data) for event in data])
-        self._layers = layers
         self._follow_looks()
-        self._name_button()
         self.offer_axes()
+        self.draw()
+
+    def _take_axes(self) -> None:
+        self.model.axes = self.axes.letters()
         self.look()
 
-    def show_region(self) -> None:
-        """Show what is filtered, and how long that takes."""
-        self._name_button()
-        self._show()
-
-    def _name_button(self) -> None:
-        several = f"{len(self._layers)} layers" if len(self._layers) > 1 else ""
-        words = ", ".join(filter(None, (several, self.region.word())))
-        self.run_button.setText(f"Denoise {words}".rstrip())
+    def draw(self, event: object = None) -> None:
+        """Show the advice, what is filtered, and how long that takes."""
+        layers, region = self.model.layers, self.model.region.kind
+        words = f"{len(layers)} layers" if len(layers) > 1 else "", region * (region != WHOLE)
+        self.run_button.setText(f"Denoise {', '.join(filter(None, words))}".rstrip())
+        if self._looked is not None:
+            self.show_advice(self.advised())
+            if not self.runs.running and not self.details:
+                self.say("")
 
     def _on_data(self, event: object = None) -> None:
         self.offer_axes()
-        self.look()
 
     def _on_settled(self) -> None:
+        if not self.model.layers:
+            # No mistake as long as nobody wants a run.
+            self._give_up(no_layer(), aloud=self._run_when_looked)
+            return
         try:
-            source_axes = self.axes.axes() if self._layers else ""
             self.captured()
-            axes = [
-                same_axes(source_axes, self._layers[0], each, self._viewer) for each in self._layers
-            ]
-            infos = tuple(map(info_of, self._layers, axes))
+            # BM3D stands for the filter to be found, and all of the layer is looked at.
+            whole = RegionChoice()
+            requests = tuple(self._request(each, BM3D(), whole) for each in self.model.layers)
         except DenoiseError as error:
             self._give_up(error, aloud=self._run_when_looked)
             return
-        self._looking.start(infos)
+        self._looking.start(requests)
 
     def _on_looking(self, step: Step) -> None:
         if not self.runs.running:
@@ -265,7 +244,8 @@ class StartPanel(RunPanel):
             self._give_up(looked.error)
             return
         self._looked = looked
-        self._show()
+        self.details = ""
+        self.draw()
         if self._run_when_looked:
             self._run_when_looked = False
             self.run()
@@ -275,47 +255,34 @@ class StartPanel(RunPanel):
         self.show_running(self.runs.running)
         self.show_error(error, quiet=not aloud)
 
-    def _show(self) -> None:
-        if self._looked is not None:
-            names = [each.source.name for each in self._looked.request]
-            self.show_advice(names, self.advised())
-            if not self.runs.running:
-                self.say("")
-
-    def show_advice(self, names: Sequence[str], advice: Sequence[Advice]) -> None:
+    def show_advice(self, advice: Sequence[Advice]) -> None:
         """Show the advice on layers, and enable what follows it."""
-        self.advice.setText(_words(names, advice))
+        names = [each.name for each in self.model.layers]
+        device, share = preferences.read().device, self._share()
+        self.advice.setText(_words(names, advice, share, device))
         self.more_button.setEnabled(bool(advice))
         self.batch_button.setEnabled(bool(advice))
         found = () if self._looked is None else self._looked.value
-        device = preferences.read().device
         for index, (title, effort) in enumerate(_EFFORTS.items()):
             times = [each.with_effort(effort, device).seconds for each in found]
-            time = f": {time_in_words(self.share() * sum(times))}" if times else ""
+            time = f": {time_in_words(share * sum(times))}" if times else ""
             self.effort.setItemText(index, title + time)
+
+    def _share(self) -> float:
+        """Return the share of the first layer that is filtered; 1 where no region is found."""
+        try:
+            return self.request().share if self._looked is not None else 1.0
+        except DenoiseError:
+            return 1.0
 
     def _on_stopped(self) -> None:
         self._run_when_looked = False
         super()._on_stopped()
 
 
-def _request(layer: Image, axes: str, advice: Advice) -> Request:
-    """Return the run that follows the advice on a layer, as it is now."""
-    info, settings = info_of(layer, axes), advice.filter
-    if any(field.name == "voxel" for field in fields(settings)):
-        settings = replace(settings, voxel=voxel_of(layer, info.axes))
-    limit = preferences.read().memory_limit
-    run = Run(
-        settings,
-        axes=info.axes,
-        nonfinite=info.nonfinite,
-        device=info.device,
-        memory_limit=limit,
-    )
-    return Request(info.source, run, memory=info.memory)
-
-
-def _words(names: Sequence[str], advice: Sequence[Advice]) -> str:
+def _words(
+    names: Sequence[str], advice: Sequence[Advice], share: float, device: int | str | None
+) -> str:
     """Return the advice on layers as rich text; once where it is the same for all."""
     if not advice:
         return ""
@@ -328,7 +295,9 @@ def _words(names: Sequence[str], advice: Sequence[Advice]) -> str:
             for name, each in zip(names, advice, strict=True)
         ]
     parts += map(html.escape, dict.fromkeys(hint for each in advice for hint in each.hints))
-    parts.append(f"Takes {time_in_words(sum(each.seconds for each in advice))}.")
+    filters = {each.filter.name for each in advice}
+    seconds = share * sum(each.seconds for each in advice)
+    parts.append(expected(filters, choose_devices(device), seconds))
     return "".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in parts)
 
 

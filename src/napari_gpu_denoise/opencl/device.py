@@ -188,6 +188,11 @@ def _tested(devices: Iterable[Device], uses: Sequence[str] = ()) -> tuple[Device
     return tuple(map(_as_known, plain))
 
 
+def was_used(device: Device, use: str) -> bool:
+    """Return whether a tested device was used for this before: its compiler has done its work."""
+    return use in _asked.get(_plain.get(device, device), ())
+
+
 def _as_known(device: Device) -> Device:
     plain = _plain.get(device, device)
     return _known.get(plain, plain)

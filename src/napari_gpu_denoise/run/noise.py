@@ -201,10 +201,10 @@ class NoiseMemory:
         self._sigmas: dict[Any, NoiseEstimate | None] = {}
         self._measuring = Lock()
 
-    def knows(self, filter: Filter) -> bool:
-        """Return whether the noise for a filter has been measured."""
+    def known(self, filter: Filter) -> NoiseEstimate | None:
+        """Return the noise for a filter, if it has been measured."""
         own = self._sigmas.get(_own_noise(filter))
-        return own is not None or (self.model == "auto" and self.estimate is not None)
+        return self.estimate if own is None and self.model == "auto" else own
 
     def own_sigma(
         self, filter: Filter, device: Any, image: Any, names: str

@@ -201,7 +201,7 @@ class Run:
         if self.sigma is not None or self.filter.sigma_unused:
             return False
         if isinstance(self.noise, NoiseMemory):
-            return not self.noise.knows(self.filter)
+            return self.noise.known(self.filter) is None
         return self.noise is None or isinstance(self.noise, str)
 
     @property

@@ -13,7 +13,7 @@ from qtpy.QtCore import Signal
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.batch.rows import Row
 from napari_gpu_denoise._napari.denoise import remembered, snippets
-from napari_gpu_denoise._napari.denoise.form import SettingsForm
+from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
 from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
@@ -44,56 +44,7 @@ _FILTER_TIP = (
     "The filter for all files. As recommended for each file: each is measured and filtered as the "
     "panel Denoise would, and its row says by which filter."
 )
-_ALL_AXES = "TZCYXS"
-
-
-class FilterChoice(QtWidgets.QWidget):
-    """The list of filters, and below it the settings of the one that is chosen."""
-
-    changed = Signal()
-
-    def __init__(self) -> None:
-        super().__init__()
-        kinds = {kind.title: kind for kind in (Recommended, *FILTERS)}
-        self.box = parts.narrow(parts.choice(kinds, _FILTER_TIP))
-        self.box.setAccessibleName("Filter")
-        self._forms: dict[type, SettingsForm] = {}
-        self._axes = _ALL_AXES
-        self._layout = QtWidgets.QVBoxLayout(self)
-        parts.stack(self._layout, (parts.form_layout({"Filter": self.box}),), spacing=8)
-        self.box.currentIndexChanged.connect(self._show)
-        self._show()
-
-    @property
-    def form(self) -> SettingsForm:
-        """The settings of the filter that is chosen."""
-        return self._forms[self.box.currentData()]
-
-    def show_settings(self, settings: Any) -> None:
-        """Choose the filter of settings, and show these."""
-        self.box.setCurrentIndex(self.box.findData(type(settings)))
-        self.form.show_settings(settings)
-
-    def set_axes(self, axes: str) -> None:
-        """Enable the settings that some axes allow; all where the axes are not known."""
-        axes = axes or _ALL_AXES
-        if axes != self._axes:
-            self._axes = axes
-            self.form.set_axes(axes)
-
-    def _show(self, _: int = 0) -> None:
-        kind = self.box.currentData()
-        if kind not in self._forms:
-            form = SettingsForm(kind)
-            if (known := remembered.last(kind)) is not None:
-                form.show_settings(known)
-            form.changed.connect(self.changed)
-            self._forms[kind] = form
-            self._layout.addWidget(form)
-        for other, form in self._forms.items():
-            form.setVisible(other is kind and bool(form.controls))
-        self.form.set_axes(self._axes)
-        self.changed.emit()
+ALL_AXES = "TZCYXS"
 
 
 class BatchForm(QtWidgets.QWidget):
@@ -111,7 +62,7 @@ class BatchForm(QtWidgets.QWidget):
         )
         self.existing = parts.choice(_EXISTING, _EXISTING_TIP)
         self.existing.setAccessibleName("Existing results")
-        self.filter = FilterChoice()
+        self.filter = FilterChoice((Recommended, *FILTERS), _FILTER_TIP, ALL_AXES)
         self.axes = QtWidgets.QLineEdit(
             accessibleName="Axes",
             placeholderText="read from each file",

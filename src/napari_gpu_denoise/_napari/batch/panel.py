@@ -17,7 +17,12 @@ from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.batch import rows as listed
-from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
+from napari_gpu_denoise._napari.batch.form import (
+    ALL_AXES,
+    BatchForm,
+    command_with_remarks,
+    python_call,
+)
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import file_of
@@ -105,7 +110,7 @@ class BatchPanel(Panel):
             "Open the selected files and their results in Compare, or double-click a row.",
             self.open_results,
         )
-        self.add_code_buttons("for the same batch")
+        self.add_code_button("for the same batch")
         self._suggested = ""  # folder of the results
         # Of the last run.
         self._key: Any = None
@@ -128,7 +133,7 @@ class BatchPanel(Panel):
         summary = Caption()
         summary.setText("Filters many files: drop files or folders onto the list.")
         adding = row_of(self.add_button, self.folder_button, self.remove_button)
-        head = with_guide(summary, "guide/napari.md#many-files-batch")
+        head = with_guide(summary, lambda: "guide/napari.md#many-files-batch")
         self.arrange(
             (head, self.files, self.selected, adding, self.form),
             (
@@ -136,7 +141,7 @@ class BatchPanel(Panel):
                 (self.status,),
                 (self.run_button, self.stop_button),
                 (self.open_button,),
-                (self.python_button, self.command_button),
+                (self.copy_button,),
             ),
         )
 
@@ -347,7 +352,8 @@ class BatchPanel(Panel):
     def _follow_axes(self) -> None:
         """Offer the settings that the axes of any file allow."""
         axes = {axis for row in self.files.rows if row.header for axis in row.header.axes}
-        self.form.filter.set_axes(self.form.axes.text().upper() or "".join(sorted(axes)))
+        named = self.form.axes.text().upper() or "".join(sorted(axes))
+        self.form.filter.set_axes(named or ALL_AXES)
 
     def _add_folder(self) -> None:
         if name := self.form.ask_folder("Folder of images to denoise"):

@@ -24,7 +24,7 @@ from napari_gpu_denoise._napari.compare.pair import (
     results_in,
 )
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.layer_input import Group, LayerChoice, LayerInput
+from napari_gpu_denoise._napari.layers.layer_input import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import LayerPanel
@@ -43,7 +43,7 @@ _DRAWN = 50
 
 
 class ResultInput(LayerInput):
-    """The viewer's results that can be compared with something; at first the selected one.
+    """The viewer's results that can be compared with something; at first the selected ones.
 
     Those of all channels of a file, by one filter, can be compared at once.
     """
@@ -52,33 +52,34 @@ class ResultInput(LayerInput):
         """Return the results, topmost first."""
         return results_in(self._viewer.layers)
 
-    def choose(self, layer: Layer | None) -> None:
+    def choose(self, *layers: Layer) -> None:
         """Choose a result, with those of the other channels of its file."""
-        group = next((each for each in self._groups if layer in each.layers), None)
-        if group is None:
-            super().choose(layer)
-        else:
-            self.setCurrentIndex(self._groups.index(group))
+        groups = self.groups(())
+        super().choose(*next((each for each in groups if set(layers) <= set(each)), layers))
 
-    def _found_groups(self, before: object) -> list[Group]:
-        groups: list[Group] = []
-        for each in self._layers:
+    def wanted(self) -> tuple[Layer, ...]:
+        """Return the topmost result of the selection, or of a selected layer, in all channels."""
+        layers, found = list(self._viewer.layers), self.listed()
+        made = [
+            each
+            for layer in self._viewer.layers.selection
+            for each in ([layer] if layer in found else provenance.made_from(layer, layers))
+        ]
+        first = next((each for each in found if each in made), None)
+        alone = () if first is None else (first,)
+        return next((each for each in self.groups(()) if first in each), alone)
+
+    def groups(self, chosen: tuple[Layer, ...]) -> dict[tuple[Layer, ...], str]:
+        """Return the results of all channels of each file by each filter, and their text."""
+        groups = {}
+        for each in self.listed():
             found = channels_with(each, self._viewer.layers)
             title = provenance.filter_title(provenance.record_of(each))
-            text = f"All {len(found)} channels of {provenance.file_name(each)} ({title})"
-            if len(found) > 1 and (group := Group(text, found)) not in groups:
-                groups.append(group)
+            if len(found) > 1:
+                number = "Both" if len(found) == 2 else f"All {len(found)}"
+                name = provenance.file_name(each)
+                groups[found] = f"{number} channels of {name}, {title}"
         return groups
-
-    def _first_choice(self) -> Layer | Group | None:
-        meant = self.meant()
-        return next((each for each in self._groups if meant in each.layers), meant)
-
-    def meant_by(self, active: Layer) -> Layer | None:
-        """Return the selected result, or the newest of the selected layer."""
-        made = provenance.made_from(active, self._viewer.layers)
-        found = [each for each in self._layers if each == active or each in made]
-        return next(iter(found), None)
 
 
 class ComparePanel(LayerPanel):
@@ -119,7 +120,7 @@ class ComparePanel(LayerPanel):
         )
         self._plot_place = QHBoxLayout()
         self._plot_place.setContentsMargins(0, 0, 0, 0)
-        self.overlay = overlay.CompareOverlay(viewer, self)
+        self.overlay = overlay.CompareOverlay(self._viewer, self)
         self._pairs: tuple[Pair, ...] = ()
         self._drawn: Shapes | None = None
         self._bound = False
@@ -172,11 +173,7 @@ class ComparePanel(LayerPanel):
         views.append((dims.current_step, self._on_slice))
         self.follow("viewer", [(active, self._on_active), *views])
 
-    def choose(self, layer: Layer | None, axes: str = "") -> None:
-        """Choose the result to compare."""
-        self.layer.choose(layer)
-
-    def offer_axes(self) -> None:
+    def offer_axes(self, event: object = None) -> None:
         """Axes need no names here."""
 
     def reset_choices(self, event: object = None) -> None:
@@ -333,7 +330,7 @@ class ComparePanel(LayerPanel):
                 self._sort_pairs()
                 self._show()
         elif active is not None:
-            self.layer.choose(active)
+            self.layer.follow_selection()
 
     def _on_moved(self, at: int) -> None:
         with QSignalBlocker(self.slider):

@@ -150,7 +150,7 @@ def _pixmap(plane: np.ndarray) -> QPixmap:
 class AssessSection(Section):
     """Tells how good the result of a panel would be, for the region in view, off the GUI thread.
 
-    `panel` is that of a filter, whose `remembered` request is assessed. `set_strength`, if there is
+    `panel` is one that runs filters, whose `request` is assessed. `set_strength`, if there is
     one, takes the factor of sigma that the check found best.
     """
 
@@ -205,7 +205,7 @@ class AssessSection(Section):
             return
         panel, layer = self._panel, self._panel.layer.layer()
         try:
-            request = panel.remembered()
+            request = panel.request()
             judging = judging_of(request, layer, self._viewer.dims)
         except DenoiseError as error:
             self.status.setText(self._panel.worded(error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +13,7 @@ from qtpy import QtWidgets
 from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 
 from napari_gpu_denoise._napari import parts
-from napari_gpu_denoise._napari.denoise.remembered import OF_IMAGE, without_image
+from napari_gpu_denoise._napari.denoise.remembered import OF_IMAGE, last, without_image
 from napari_gpu_denoise._napari.denoise.run import offer_of
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
@@ -141,6 +142,64 @@ class SettingsForm(QtWidgets.QWidget):
         except SettingsError:
             self.profile.show_name(None)
         self.changed.emit()
+
+
+class FilterChoice(QtWidgets.QWidget):
+    """A list of filters, and below it the settings of the one that is chosen.
+
+    Each starts with the settings of its last run.
+    """
+
+    changed = Signal()
+
+    def __init__(self, kinds: Sequence[type], tip: str, axes: str):
+        super().__init__()
+        self.box = parts.narrow(parts.choice({kind.title: kind for kind in kinds}, tip))
+        self.box.setAccessibleName("Filter")
+        self._forms: dict[type, SettingsForm] = {}
+        self._axes = axes
+        self._layout = QtWidgets.QVBoxLayout(self)
+        parts.stack(self._layout, (parts.form_layout({"Filter": self.box}),), spacing=8)
+        self.box.currentIndexChanged.connect(self._show)
+        self._show()
+
+    @property
+    def kind(self) -> type:
+        """The filter that is chosen."""
+        return self.box.currentData()
+
+    @property
+    def form(self) -> SettingsForm:
+        """The settings of the filter that is chosen."""
+        return self._forms[self.kind]
+
+    def choose(self, kind: type) -> None:
+        """Choose a filter."""
+        self.box.setCurrentIndex(self.box.findData(kind))
+
+    def show_settings(self, settings: Any) -> None:
+        """Choose the filter of settings, and show these."""
+        self.choose(type(settings))
+        self.form.show_settings(settings)
+
+    def set_axes(self, axes: str) -> None:
+        """Enable the settings that some axes allow."""
+        if axes != self._axes:
+            self._axes = axes
+            self.form.set_axes(axes)
+
+    def _show(self, _: int = 0) -> None:
+        kind = self.kind
+        if kind not in self._forms:
+            form = SettingsForm(kind)
+            if (known := last(kind)) is not None:
+                form.show_settings(known)
+            form.changed.connect(self.changed)
+            self._forms[kind] = form
+            self._layout.addWidget(form)
+        for other, form in self._forms.items():
+            form.setVisible(other is kind and bool(form.controls))
+        self.form.set_axes(self._axes)
 
 
 def make_control(field: dataclasses.Field) -> ValueWidget:

@@ -13,18 +13,13 @@ from napari.viewer import Viewer
 from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.run import Request, offer_of, size_of_file, suggested
+from napari_gpu_denoise._napari.denoise.run import Request, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
 from napari_gpu_denoise._napari.layers.results import NewLayer, Replaced, add_layer, shines_through
 from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome
-from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.protocol.settings import size_in_words
-from napari_gpu_denoise.run.request import Run
-
-_MOST_WORDS = 4  # in a name; the record has all settings
-_CORRECTED = {"stripes": "stripes removed", "outliers": "outliers removed", "found": "corrected"}
 
 _HIDE = (
     "Hide the layer once it is denoised. Ticked automatically where both would show through each "
@@ -57,53 +52,21 @@ def _asked(panel: QWidget, request: Request, size: int) -> Path | None:
     return Path(name if zarr.places.has_suffix(name) else f"{name}.ome.zarr")
 
 
-def add_layers(viewer: Viewer, outcome: Outcome, title: str, keep: bool = True) -> list[Replaced]:
-    """Add the result of a run, and its maps, under the title of the filter.
+def add_layers(viewer: Viewer, outcome: Outcome, keep: bool = True) -> list[Replaced]:
+    """Add the result of a run, and its maps.
 
     Unless `keep`, they replace those of an earlier run of the filter on the same layer; returned
     is what was replaced.
     """
     request = outcome.request
     provenance = outcome.value.result.record.as_dict()
-    source, words = request.placed, differences(request.run) + request.words
     spans = {"rows": request.rows, "columns": request.columns}
     provenance |= request.alone | {n: [at.start, at.stop] for n, at in spans.items() if at}
+    source = request.placed
     result = NewLayer("", "image", outcome.value.result.image, source.attributes)
-    replaced = []
-    for layer in (result, *outcome.value.maps):
-        name = ", ".join([f"{title} {layer.title}".rstrip(), *words])
-        replaced.append(add_layer(viewer, source, layer, name, provenance, keep))
+    layers = (result, *outcome.value.maps)
+    replaced = [add_layer(viewer, source, each, provenance, keep) for each in layers]
     return [each for each in replaced if each is not None]
-
-
-def differences(run: Run) -> list[str]:
-    """Return in a few words how a run differs from one with the defaults of its filter."""
-    profile, changes = run.filter.nearest_profile()
-    default = next(iter(run.filter.presets))
-    words = [] if profile == default else [f"profile {profile}"]
-    offer = offer_of(run.filter)
-    # A voxel size is that of the layer; a map is no setting of the result.
-    silent = {"voxel", "" if offer is None else offer.setting}
-    for name, value in changes.items():
-        label = label_of(name).lower()
-        if name not in silent:
-            words.append(
-                f"{'' if value else 'no '}{label}"
-                if isinstance(value, bool)
-                else f"{label} {value}"
-            )
-    if run.sigma is not None:
-        given = run.sigma if isinstance(run.sigma, tuple) else (run.sigma,)
-        words.append("sigma " + " / ".join(f"{value:.4g}" for value in given))
-    elif run.noise is not None:
-        words.append("one sigma" if run.noise == "gaussian" else "noise as measured")
-    if run.sigma_factor != 1:
-        words.append(f"strength {run.sigma_factor:g}")
-    if run.correct is not None:
-        words.append(_CORRECTED.get(run.correct.as_argument(), "corrected"))
-    if run.dtype == "float32":
-        words.append("float32")
-    return words if len(words) <= _MOST_WORDS else [*words[: _MOST_WORDS - 1], "…"]
 
 
 class ResultOptions(QWidget):
@@ -124,7 +87,7 @@ class ResultOptions(QWidget):
         self.hide_source = QCheckBox("Hide source", toolTip=wrapped(_HIDE))
         self.keep_both = QCheckBox("Keep both results", toolTip=wrapped(_KEEP))
         self.hide_source.clicked.connect(self._take_choice)
-        self.undo_button = button("Undo", "", self.undo)
+        self.undo_button = button("Undo", "Exchange the last result and that before.", self.undo)
         self.compare_button = button(
             "Compare",
             "Compare source and result: curtain, residual, grey levels along a line.",
@@ -163,13 +126,13 @@ class ResultOptions(QWidget):
         """Note that a run, of one layer or of several, begins; its results are undone together."""
         self._begun = True
 
-    def add(self, outcome: Outcome, title: str) -> None:
+    def add(self, outcome: Outcome) -> None:
         """Add the layers of a run as the boxes say."""
         layers, wanted = self._viewer.layers, outcome.request.source.identity
         if self.undone or self._begun:
             self._replaced = []  # freed before more is taken
         self._begun = False
-        self._replaced += add_layers(self._viewer, outcome, title, self.keep_both.isChecked())
+        self._replaced += add_layers(self._viewer, outcome, self.keep_both.isChecked())
         found = [each for each in made_from(wanted, layers) if is_result(each)]
         active = layers.selection.active
         newest = active if active in found else next(reversed(found), None)
@@ -204,8 +167,6 @@ class ResultOptions(QWidget):
         self.undo_button.setText("Redo" if self.undone else "Undo")
         self.undo_button.setVisible(bool(self._replaced))
         self.compare_button.setVisible(self.result() is not None)
-        names = ", ".join(each.name for each in self._replaced)
-        self.undo_button.setToolTip(wrapped(f"Bring back {names}." if names else ""))
 
     def _take_choice(self) -> None:
         self._by_hand = True

@@ -11,14 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from napari.layers import Image
 
 from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
+from napari_gpu_denoise._napari.layers.provenance import SOURCE, name_of
 from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
 from napari_gpu_denoise._napari.layers.source import Source
-from napari_gpu_denoise._napari.noise.measuring import memory_of
 from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
 from napari_gpu_denoise.assessment.recommend import models_in_words
@@ -37,8 +36,6 @@ from napari_gpu_denoise.run.noise import NoiseMemory, place
 from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
-
-ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
 
 _CLASSES = ("low slope", "edge", "isoline")
 
@@ -103,20 +100,24 @@ class Request:
         return at_places(self.source, starts) if starts else self.source
 
     @property
-    def words(self) -> list[str]:
-        """The part that is filtered, in words."""
-        words = [f"{word} {place}" for word, place in self.alone.items()]
-        spans = {"rows": self.rows, "columns": self.columns}
-        return words + [f"{n} {one.start} to {one.stop - 1}" for n, one in spans.items() if one]
+    def pixels(self) -> int:
+        """The number of pixels that are filtered."""
+        return math.prod(each.stop - each.start for each in self.index)
 
+    @property
+    def share(self) -> float:
+        """The share of the layer that is filtered."""
+        return self.pixels / max(math.prod(self.source.data.shape), 1)
 
-def remembering(request: Request, layer: Image) -> Request:
-    """Return a request for a layer that measures its noise only if no other run has."""
-    run = request.run
-    if run.sigma is not None or run.noise not in (None, ONE_SIGMA):
-        return request
-    key = run.axes, run.correct, run.nonfinite, run.device
-    return replace(request, memory=memory_of(layer, run.noise or "auto", *key))
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What is done to which layer, to be compared."""
+        return self.source.identity, self.run, self.maps, *self.cut.items()
+
+    @property
+    def name(self) -> str:
+        """The name of the result."""
+        return name_of({SOURCE: self.source.name, "filter": self.run.filter.name})
 
 
 def size_of_file(request: Request, largest: int) -> int:

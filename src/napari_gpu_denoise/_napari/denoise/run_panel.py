@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from napari.layers import Image
 from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.layers.provenance import identity
-from napari_gpu_denoise._napari.layers.region_input import REGIONS, WHOLE, RegionInput
+from napari_gpu_denoise._napari.layers.region_input import REGIONS, RegionInput
+from napari_gpu_denoise._napari.model import WHOLE
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
-from napari_gpu_denoise.errors import DenoiseError, LayerError
-from napari_gpu_denoise.run.denoise import CUT
+from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.run.progress import Step
 
 _SETTLED = 150  # milliseconds without a change of the region
@@ -42,8 +40,9 @@ class RunPanel(LayerPanel):
 
     def __init__(self, viewer: Viewer, tip: str, run_tip: str, **options: Any):
         super().__init__(viewer, tip, **options)
+        viewer = self._viewer
         self.region = RegionInput(viewer, REGIONS, _REGION_TIP)
-        self._settled = settling_timer(self, _SETTLED, self.show_region)
+        self._settled = settling_timer(self, _SETTLED, self.draw)
         self.results, self.progress = ResultOptions(viewer), progress_bar()
         self.run_button = button("Denoise", run_tip, lambda: self.run())
         self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
@@ -65,28 +64,18 @@ class RunPanel(LayerPanel):
         """Return the runs, one for each layer; raises `DenoiseError` if something does not fit."""
         raise NotImplementedError
 
-    def cut(self, layer: Image | None, axes: str) -> dict[str, slice]:
-        """Return the rows and columns to filter; empty for all. Raises `LayerError`."""
-        if layer is None or self.region.chosen() == WHOLE:
-            return {}
-        index, axes = self.region.part(layer, axes).index, axes.upper()
-        return {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
-
-    def share(self) -> float:
-        """Return the share of the chosen layer that is filtered; 1 where no region is found."""
-        axes, shape, cut = self.known_axes(), self.axes.shape, {}
-        with suppress(LayerError):
-            cut = self.cut(self.layer.layer(), axes) if axes else {}
-        lengths = {name: shape[axes.upper().index(CUT[name])] for name in cut}
-        return math.prod((at.stop - at.start) / lengths[name] for name, at in cut.items())
-
-    def show_region(self) -> None:
-        """Show what depends on the region."""
+    def draw(self, event: object = None) -> None:
+        """Show what follows from the settings and the viewer."""
         raise NotImplementedError
+
+    def adding(self) -> AbstractContextManager[None]:
+        """Return a context in which a result is added."""
+        return nullcontext()
 
     def _follow_region(self, event: object = None) -> None:
         """Follow the Shapes layer and the view, where the region is there."""
-        whole = self.region.chosen() == WHOLE
+        self.model.region = self.region.region()
+        whole = self.model.region.kind == WHOLE
         self.follow("region", () if whole else self.region.events())
         self._settled.start()
 
@@ -157,7 +146,8 @@ class RunPanel(LayerPanel):
         try:
             if outcome.error is not None:
                 raise outcome.error
-            self.results.add(outcome, outcome.request.run.filter.title)
+            with self.adding():
+                self.results.add(outcome)
         except Exception as error:
             self.show_error(error)
             return

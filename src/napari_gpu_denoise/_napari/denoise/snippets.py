@@ -8,7 +8,6 @@ import subprocess
 from dataclasses import replace
 from typing import Any
 
-from napari_gpu_denoise._napari.denoise.results import differences
 from napari_gpu_denoise._napari.denoise.run import Request, offer_of
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 from napari_gpu_denoise._napari.noise import snippets as code
@@ -71,8 +70,7 @@ def constructor(settings: Any) -> str:
 def _adding(request: Request) -> str:
     """Return lines that add the result as a layer, where its source lies and looking like it."""
     source, where = request.source, ", ".join(map(repr, PLACE))
-    words = [request.run.filter.title, *differences(request.run), *request.words]
-    given = {"name": f"{source.name} ({', '.join(words)})"}
+    given = {"name": request.name}
     looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
     given |= {name: code.Code(f"layer.{name}") for name in looks}
     if source.attributes.get("rgb"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import math
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QLineEdit, QPushButton, QVBoxLayout, QWidget
@@ -24,19 +23,18 @@ _LETTERS = (
     "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
     "RGB, Y, X. Any other letter, or a dot, marks independent planes."
 )
-# Letters that were typed, by layer: all panels show them whenever the layer is chosen again.
-_TYPED: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
 class AxesInput(QWidget):
     """Axis letters, and below them their meaning for this layer.
 
-    Letters that are typed are kept for the layer until its labels change, or `forget` is called.
-
     Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
     is the entry of FILTERS that the axes are for, if any.
     """
 
+    #: Letters were typed or clicked.
+    edited = Signal(str)
+    #: The letters, or what they are for, have changed.
     changed = Signal()
 
     def __init__(self, kind: Any = None):
@@ -44,7 +42,6 @@ class AxesInput(QWidget):
         self._kind = kind
         #: Shape the axes are for; empty where there is no layer.
         self.shape: tuple[int, ...] = ()
-        self._layer: Any = lambda: None  # a weak reference
         used = "" if kind is None else " Time and slices are used only by settings that need them."
         self.edit = QLineEdit(toolTip=wrapped(_LETTERS + used), accessibleName="Axes")
         self.caption = Caption(rich=True)
@@ -55,15 +52,18 @@ class AxesInput(QWidget):
         self.of_file = FileAxes()
         line = row_of(self.edit, self.of_file, *self.buttons, spacing=4, shares=(1,))
         stack(QVBoxLayout(self), (line, self.caption), spacing=2)
-        self.edit.textChanged.connect(self._keep)
+        self.edit.textChanged.connect(self.edited)
         self.edit.textChanged.connect(self._read)
 
-    def offer(self, axes: str, shape: tuple[int, ...], layer: Any = None) -> None:
-        """Set shape and axes of a new layer: letters typed for it, or those suggested."""
+    def set_kind(self, kind: Any) -> None:
+        """Explain the axes for another filter."""
+        self._kind = kind
+        self._read()
+
+    def offer(self, axes: str, shape: tuple[int, ...]) -> None:
+        """Show the axes of a layer of some shape."""
         # The letters are read together with their shape, once.
         self.shape = tuple(shape)
-        self._layer = (lambda: None) if layer is None else ref(layer)
-        axes = self.typed() or axes
         with QSignalBlocker(self.edit):
             self.edit.setText(axes)
         self._read()
@@ -75,21 +75,6 @@ class AxesInput(QWidget):
     def letters(self) -> str:
         """Return the letters typed, whether they fit or not."""
         return self.edit.text().upper()
-
-    def typed(self) -> str | None:
-        """Return the letters typed for this layer, or None if they do not fit."""
-        layer = self._layer()
-        typed = None if layer is None else _TYPED.get(layer)
-        return typed if typed is not None and _fits(typed, self.shape) else None
-
-    def forget(self) -> None:
-        """Forget the letters typed for this layer."""
-        if (layer := self._layer()) is not None:
-            _TYPED.pop(layer, None)
-
-    def _keep(self, text: str) -> None:
-        if (layer := self._layer()) is not None:
-            _TYPED[layer] = text.upper()
 
     def _read(self, _: str = "") -> None:
         found: dict[str, str] = {}
@@ -129,14 +114,6 @@ class AxesInput(QWidget):
         alone = not (self._kind is None or follows_time(self._kind) or needs_slices(self._kind))
         volume = "Z" in axes and self.shape[axes.index("Z")] >= _VOLUME
         return ". BM4D filters all slices of a volume together." * (alone and volume)
-
-
-def _fits(axes: str, shape: tuple[int, ...]) -> bool:
-    try:
-        check_axes(axes, shape)
-    except AxesError:
-        return False
-    return True
 
 
 def follows_time(kind: Any) -> bool:

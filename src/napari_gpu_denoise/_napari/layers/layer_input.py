@@ -3,80 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from napari.layers import Image, Layer
+from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtCore import QSignalBlocker, Qt, Signal
 from qtpy.QtWidgets import QComboBox
 
+from napari_gpu_denoise._napari import resolve
 from napari_gpu_denoise._napari.layers import source
-from napari_gpu_denoise._napari.layers.provenance import file_origin, first_origin, is_temporary
+from napari_gpu_denoise._napari.layers.provenance import describe, is_temporary
 from napari_gpu_denoise._napari.parts import narrow, wrapped
-
-
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Layers under one text; the first is the one that axes and settings are shown for."""
-
-    text: str
-    layers: tuple[Image, ...]
-
-    def __eq__(self, other: object) -> bool:
-        # By the layers themselves: layers have no order and no value.
-        return isinstance(other, Group) and [*map(id, self.layers)] == [*map(id, other.layers)]
-
-    __hash__ = None
-
-
-def selected(layers: Sequence[Layer], selection: Sequence[Layer]) -> Group | None:
-    """Return the selected image layers, in their order, if there are several."""
-    found = tuple(each for each in layers if each in selection and _is_usable(each))
-    return Group(f"{len(found)} selected layers", found) if len(found) > 1 else None
-
-
-def of_file(layers: Sequence[Layer], layer: Layer | None) -> Group | None:
-    """Return the layers that a file was opened as, such as one for each channel, if several."""
-    if layer is None or not _is_usable(layer) or _is_made(layer, layers):
-        return None
-    path = source.file_of(layer)
-    if path is None:
-        return None
-    usable = [each for each in layers if _is_usable(each) and not _is_made(each, layers)]
-    found = tuple(each for each in usable if _fits(each, layer, path))
-    origin = file_origin(layer.metadata)
-    what = "layers" if origin is None or origin.split is None else "channels"
-    text = f"All {len(found)} {what} of {Path(path).name}"
-    return Group(text, found) if len(found) > 1 else None
-
-
-def _is_usable(layer: Layer) -> bool:
-    return source.reason_unusable(layer) is None
-
-
-def _is_made(layer: Layer, layers: Sequence[Layer]) -> bool:
-    """Return whether a layer was made of another one that is still there."""
-    return first_origin(layer, layers) != layer
-
-
-def _fits(layer: Image, other: Image, path: str) -> bool:
-    """Return whether a layer is of the same file and size."""
-    size = tuple(source.finest(layer).shape)
-    return source.file_of(layer) == path and size == tuple(source.finest(other).shape)
-
-
-def same_axes(axes: str, shown: Image, layer: Image, viewer: Viewer) -> str:
-    """Return the axes of a layer that is filtered together with the one shown, which has `axes`.
-
-    They are the same, unless its shape or its own labels say otherwise.
-    """
-    labelled = source.clear_letters(layer.axis_labels, layer.ndim)
-    known = source.suggest_axes(shown)
-    same = layer.rgb == shown.rgb and source.finest(layer).ndim == source.finest(shown).ndim
-    if same and (not labelled or known.startswith(labelled)):
-        return axes
-    return source.suggest_axes(layer, viewer.dims.axis_labels)
 
 
 class LayerChoice(QComboBox):
@@ -117,9 +53,8 @@ class LayerInput(QComboBox):
     """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
 
     Above them are groups of layers that can be filtered together: those that are selected, and
-    those of one file, such as its channels. At first the selected layers are chosen. If one is the
-    result of a filter, the layer that it was made of is chosen instead. With `whole_files` a layer
-    is chosen together with the others of its file.
+    those of one file, such as its channels. At first the layers are chosen that the selection
+    stands for; with `whole_files` one of them together with the others of its file.
     """
 
     chosen = Signal()
@@ -128,10 +63,8 @@ class LayerInput(QComboBox):
         super().__init__(toolTip=wrapped(tip), placeholderText="No image layer")
         self._viewer = viewer
         self._whole_files = whole_files
-        self._groups: list[Group] = []
-        self._layers: list[Layer] = []
-        self._last: Layer | Group | None = None
-        self._kept: Group | None = None  # the last one that was chosen
+        self._items: list[tuple[Layer, ...]] = []
+        self._last: tuple[Layer, ...] = ()
         narrow(self)
         self.currentIndexChanged.connect(self._tell)
         self.refresh()
@@ -142,117 +75,76 @@ class LayerInput(QComboBox):
 
     def layers(self) -> tuple[Layer, ...]:
         """Return all layers chosen."""
-        item = self._item()
-        return item.layers if isinstance(item, Group) else () if item is None else (item,)
+        index = self.currentIndex()
+        return self._items[index] if 0 <= index < len(self._items) else ()
 
-    def choose(self, layer: Layer | None) -> None:
-        """Choose a layer; one that is not there or cannot be filtered changes nothing."""
-        if layer in self._layers and source.reason_unusable(layer) is None:
-            self.setCurrentIndex(len(self._groups) + self._layers.index(layer))
-
-    def choose_all(self, layers: Sequence[Layer]) -> None:
-        """Choose several layers, or one; nothing changes if one is not there."""
-        if len(layers) < 2:
-            self.choose(next(iter(layers), None))
-            return
-        wanted = Group(f"{len(layers)} layers", tuple(layers))
-        if wanted not in self._groups:
-            self._kept = wanted
-            self.refresh()
-        if wanted in self._groups:
-            self.setCurrentIndex(self._groups.index(wanted))
+    def choose(self, *layers: Layer) -> None:
+        """Choose layers; if one is not there, or cannot be filtered, nothing changes."""
+        there = self.listed()
+        if layers and all(each in there and resolve.is_usable(each) for each in layers):
+            self._show(layers)
 
     def follow_selection(self, event: object = None) -> None:
-        """Choose the layers selected in the viewer, unless these are results."""
-        active = self._viewer.layers.selection.active
+        """Choose what is selected in the viewer, unless that are results of what is chosen."""
         self.refresh()
-        # Not by identity: napari gives panels a viewer whose layers are other objects each time.
-        if active is not None and self.meant() != active:
-            return
-        wanted = self._first_choice()
-        if isinstance(wanted, Group):
-            self.choose_all(wanted.layers)
-        elif wanted == active:
-            self.choose(active)
+        wanted, selection = self.wanted(), self._viewer.layers.selection
+        if set(wanted) & set(selection) or not set(wanted) <= set(self.layers()):
+            self.choose(*wanted)
 
     def refresh(self, event: object = None) -> None:
         """Follow the viewer's layers and their selection; the choice stays while it is there."""
-        before = self._last
-        self._layers = self.listed()
-        self._groups = self._found_groups(before)
-        self.blockSignals(True)
-        self.clear()
-        for group in self._groups:
-            self.addItem(group.text)
-            names = ", ".join(each.name for each in group.layers)
-            self.setItemData(self.count() - 1, wrapped(names), Qt.ItemDataRole.ToolTipRole)
-        usable = []
-        for layer in self._layers:
-            self.addItem(layer.name)
-            reason, index = source.reason_unusable(layer), self.count() - 1
-            self.setItemData(index, reason or layer.name, Qt.ItemDataRole.ToolTipRole)
-            if reason:
-                self.model().item(index).setEnabled(False)
-            else:
-                usable.append(layer)
-        known = [*self._groups, *usable]
-        found = (each for each in (before, self._first_choice(), *usable) if each in known)
-        wanted = next(found, None)
-        self.setCurrentIndex(-1 if wanted is None else self._index(wanted))
-        self.blockSignals(False)
-        self._tell()
+        there = self.listed()
+        stays = bool(self._last) and all(each in there for each in self._last)
+        usable = (each for each in there if resolve.is_usable(each))
+        self._show(self._last if stays else self.wanted() or tuple(usable)[:1])
 
     def listed(self) -> list[Layer]:
         """Return the layers in the list, topmost first, as in the layer list beside it."""
         return [each for each in self._viewer.layers if not is_temporary(each)][::-1]
 
-    def meant_by(self, active: Layer) -> Layer | None:
-        """Return the layer to choose at first, where one is selected."""
-        return first_origin(active, self._layers)
+    def wanted(self) -> tuple[Layer, ...]:
+        """Return the layers to choose by the viewer's selection."""
+        layers = list(self._viewer.layers)
+        found = resolve.inputs_of(self._viewer.layers.selection, layers)
+        if self._whole_files and len(found) == 1:
+            return resolve.channels_of(found[0], layers) or found
+        return found
 
-    def _found_groups(self, before: Layer | Group | None) -> list[Group]:
-        layers, selection = list(self._viewer.layers), self._viewer.layers.selection
-        found = [selected(layers, selection)]
-        single = before.layers[0] if isinstance(before, Group) else before
-        origin = self.meant()
-        found += [of_file(layers, each) for each in (origin, single)]
-        if self._kept is not None and all(each in layers for each in self._kept.layers):
-            # The choice stays when a result is selected.
-            found.append(self._kept)
-        groups: list[Group] = []
-        for group in found:
-            if group is not None and group not in groups:
-                groups.append(group)
-        return groups
+    def groups(self, chosen: tuple[Layer, ...]) -> dict[tuple[Layer, ...], str]:
+        """Return layers that can be chosen together, those that are chosen too, and their text."""
+        layers, found = list(self._viewer.layers), {}
+        inputs = resolve.inputs_of(self._viewer.layers.selection, layers)
+        for each in (*inputs[:1], *chosen[:1]):
+            if len(channels := resolve.channels_of(each, layers)) > 1:
+                found[channels] = resolve.channels_in_words(channels)
+        if len(inputs) > 1:
+            found.setdefault(inputs, f"{len(inputs)} selected layers")
+        if len(chosen) > 1:
+            found.setdefault(chosen, f"{len(chosen)} layers")
+        return found
 
-    def _first_choice(self) -> Layer | Group | None:
-        """Return the layer or group of the viewer's selection."""
-        layers, selection = list(self._viewer.layers), self._viewer.layers.selection
-        origin = self.meant()
-        several = selected(layers, selection)
-        if several is None and self._whole_files:
-            several = of_file(layers, origin)
-        return origin if several is None else several
+    def _show(self, chosen: tuple[Layer, ...]) -> None:
+        """List the layers, and choose some of them."""
+        groups = self.groups(chosen)
+        self.blockSignals(True)
+        self.clear()
+        self._items = []
+        for layers, text in groups.items():
+            self._add(layers, text, ", ".join(each.name for each in layers))
+        for layer in self.listed():
+            reason = source.reason_unusable(layer)
+            self._add((layer,), layer.name, reason or describe(layer) or layer.name)
+            self.model().item(self.count() - 1).setEnabled(reason is None)
+        self.setCurrentIndex(self._items.index(chosen) if chosen in self._items else -1)
+        self.blockSignals(False)
+        self._tell()
 
-    def _index(self, item: Layer | Group) -> int:
-        if isinstance(item, Group):
-            return self._groups.index(item)
-        return len(self._groups) + self._layers.index(item)
-
-    def _item(self) -> Layer | Group | None:
-        items = [*self._groups, *self._layers]
-        index = self.currentIndex()
-        return items[index] if 0 <= index < len(items) else None
-
-    def meant(self) -> Layer | None:
-        """Return the layer that the viewer's selection stands for, if any."""
-        active = self._viewer.layers.selection.active
-        return None if active is None else self.meant_by(active)
+    def _add(self, layers: tuple[Layer, ...], text: str, tip: str) -> None:
+        self._items.append(layers)
+        self.addItem(text)
+        self.setItemData(self.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
 
     def _tell(self, _: int = 0) -> None:
-        if self._item() != self._last:
-            self._last = self._item()
-            if isinstance(self._last, Group):
-                layers = self._last.layers
-                self._kept = Group(f"{len(layers)} layers", layers)
+        if self.layers() != self._last:
+            self._last = self.layers()
             self.chosen.emit()

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from napari.layers import Layer
 
+from napari_gpu_denoise._napari.wording import label_of
+from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files.image_file import ImageFile
 
 METADATA_KEY = "napari-gpu-denoise"  # of the record of a result
@@ -140,6 +144,40 @@ def filter_title(record: Mapping[str, Any]) -> str:
     known = [(kind.name, kind.title) for kind in FILTERS]
     known += [(name, title) for name, (_, title) in REMOVED.items()]
     return next((title for name, title in known if name == record.get("filter")), "")
+
+
+def name_of(record: Mapping[str, Any]) -> str:
+    """Return the name that a result with a record is given: source, filter, and map if it is one.
+
+    napari numbers a name that is taken.
+    """
+    words = record.get(SOURCE, ""), filter_title(record), record.get(MAP, "")
+    return " ".join(filter(None, words))
+
+
+def is_renamed(layer: Layer) -> bool:
+    """Return whether the user has given a result a name of its own."""
+    return re.sub(r" \[\d+\]$", "", layer.name) != name_of(record_of(layer))
+
+
+def describe(layer: Layer) -> str:
+    """Return how a result was made, in a line; empty for any other layer."""
+    from napari_gpu_denoise.filters import FILTERS
+
+    record, words = record_of(layer), []
+    kind = next((each for each in FILTERS if each.name == record.get("filter")), None)
+    if kind is None:
+        return ""
+    with suppress(DenoiseError, TypeError, KeyError):  # of another version
+        profile, changes = kind.of(**record["settings"]).nearest_profile()
+        words.append(f"profile {profile}")
+        words += [f"{label_of(name).lower()} {value}" for name, value in changes.items()]
+    if (factor := record.get("sigma_factor", 1)) != 1:
+        words.append(f"strength {factor:g}")
+    words += [f"{word} {record[word]}" for word in ("frame", "slice") if word in record]
+    spans = [(word, *record[word]) for word in ("rows", "columns") if word in record]
+    words += [f"{word} {start} to {stop - 1}" for word, start, stop in spans]
+    return f"{kind.title}: {', '.join([*words, *record.get('corrected', ())])}"
 
 
 def identity(layer: Layer) -> str:

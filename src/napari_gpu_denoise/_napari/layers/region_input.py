@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from napari.layers import Image, Shapes
+from napari.layers import Layer, Shapes
 from napari.viewer import Viewer
 from qtpy.QtCore import Signal
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, parts
-from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.layer_input import LayerChoice
 from napari_gpu_denoise._napari.layers.provenance import is_temporary
-from napari_gpu_denoise._napari.layers.source import MOVES, finest, shapes_on
-
-WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
+from napari_gpu_denoise._napari.layers.source import MOVES, shapes_on
+from napari_gpu_denoise._napari.model import FLAT, RECTANGLE, VIEW, WHOLE, RegionChoice
 
 #: Choices, by their text.
 REGIONS = {
@@ -54,24 +52,16 @@ class RegionInput(QWidget):
         self.box.currentIndexChanged.connect(self._choose)
         self.shapes.chosen.connect(self.moved)
 
-    def chosen(self) -> str:
+    def region(self) -> RegionChoice:
         """Return the choice."""
-        return self.box.currentData()
+        return RegionChoice(self.box.currentData(), self.shapes.layer())
 
-    def word(self) -> str:
-        """Return the choice in a word for a button; empty for the whole layer."""
-        return "" if self.chosen() == WHOLE else self.chosen()
-
-    def take_over(self, other: RegionInput) -> None:
-        """Choose what another list has chosen."""
-        self.box.setCurrentIndex(other.box.currentIndex())
-        if (shapes := other.shapes.layer()) is not None:
+    def show_region(self, region: RegionChoice) -> None:
+        """Choose a region."""
+        self.box.setCurrentIndex(max(0, self.box.findData(region.kind)))
+        if region.shapes is not None:
             self.refresh()
-            self.shapes.choose(shapes)
-
-    def reset(self) -> None:
-        """Choose the whole layer."""
-        self.box.setCurrentIndex(0)
+            self.shapes.choose(region.shapes)
 
     def refresh(self) -> None:
         """List the Shapes layers of the viewer."""
@@ -89,16 +79,7 @@ class RegionInput(QWidget):
             found.append((shapes.selected_data.events.items_changed, self.moved))
         return found
 
-    def part(self, layer: Image, axes: str, channel: int | None = None) -> regions.Part:
-        """Return the region of a layer; raises `LayerError` if there is none."""
-        chosen, where = self.chosen(), (layer, axes, self._viewer.dims, channel)
-        if chosen == WHOLE:
-            return regions.part_of(axes, finest(layer).shape, channel)
-        if chosen == VIEW:
-            return regions.in_view(*where)
-        return regions.in_rectangle(*where, self.shapes.layer(), one_plane=chosen == FLAT)
-
-    def draw(self, layer: Image | None) -> None:
+    def draw(self, layer: Layer | None) -> None:
         """Start drawing on a Shapes layer for a layer; add it if there is none."""
         if layer is None:
             return
@@ -115,14 +96,14 @@ class RegionInput(QWidget):
 
     def moved(self, event: object = None) -> None:
         """Tell that a drawn region has changed, if it is chosen."""
-        if self.chosen() in _DRAWN:
+        if self.box.currentData() in _DRAWN:
             self.changed.emit()
 
     def _on_view(self, event: object = None) -> None:
-        if self.chosen() == VIEW:
+        if self.box.currentData() == VIEW:
             self.changed.emit()
 
     def _choose(self, _: int) -> None:
         self.refresh()
-        self._drawn.setVisible(self.chosen() in _DRAWN)
+        self._drawn.setVisible(self.box.currentData() in _DRAWN)
         self.changed.emit()

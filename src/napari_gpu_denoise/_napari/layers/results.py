@@ -19,7 +19,9 @@ from napari_gpu_denoise._napari.layers.provenance import (
     SOURCE,
     SOURCE_ID,
     identity,
+    is_renamed,
     made_from,
+    name_of,
     record_of,
 )
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
@@ -59,11 +61,6 @@ class Replaced:
             self.was, was = _state(layer), self.was
             _show(layer, was)
 
-    @property
-    def name(self) -> str:
-        """The name of the result that `swap` brings."""
-        return self.was["name"]
-
 
 def shines_through(layer: Layer) -> bool:
     """Return whether a layer is seen together with one that lies on it and looks like it."""
@@ -75,16 +72,14 @@ def add_layer(
     viewer: Viewer,
     source: Source,
     new: NewLayer,
-    title: str,
     provenance: dict[str, Any],
     keep: bool = True,
 ) -> Replaced | None:
     """Add a layer above its source, with its provenance under `METADATA_KEY`.
 
-    The title follows the source's name in brackets; napari numbers a name that is taken. Where the
-    source is itself a result, the records of how it was made are kept, oldest first. Unless `keep`,
-    a layer that the same filter made from the same source gets the new data instead; returned is
-    what it was.
+    Where the source is itself a result, the records of how it was made are kept, oldest first.
+    Unless `keep`, a layer that the same filter made from the same source, and that still has the
+    name it was given, gets the new data instead; returned is what it was.
     """
     attributes = {key: source.attributes[key] for key in PLACE if key in source.attributes}
     attributes |= new.attributes
@@ -96,7 +91,7 @@ def add_layer(
         last = {name: value for name, value in earlier.items() if name != HISTORY}
         provenance[HISTORY] = [*earlier.get(HISTORY, ()), last]
     attributes["metadata"] = {**source.attributes["metadata"], METADATA_KEY: provenance}
-    attributes["name"] = f"{source.name} ({title})"
+    attributes["name"] = name_of(provenance)
     # What is in a file stays there, and is shown.
     found = None if keep or isinstance(new.data, list) else _earlier(viewer, new, provenance)
     if found is not None:
@@ -137,7 +132,7 @@ def _place(viewer: Viewer, source: Source) -> int:
 
 
 def _earlier(viewer: Viewer, new: NewLayer, provenance: dict[str, Any]) -> Layer | None:
-    """Return the newest layer that the same run made; not one that others were made from."""
+    """Return the newest layer that the same run made; none that was renamed or worked on."""
     same = [provenance.get(key) for key in _SAME]
     axes = new.data.ndim - bool(new.attributes.get("rgb"))
     for each in reversed(made_from(provenance[SOURCE_ID], viewer.layers)):
@@ -146,7 +141,7 @@ def _earlier(viewer: Viewer, new: NewLayer, provenance: dict[str, Any]) -> Layer
         fits = fits and not getattr(each, "multiscale", False)
         rgb = bool(new.attributes.get("rgb")) == bool(getattr(each, "rgb", False))
         if [record.get(key) for key in _SAME] == same and fits and rgb:
-            return None if made_from(each, viewer.layers) else each
+            return None if is_renamed(each) or made_from(each, viewer.layers) else each
     return None
 
 
@@ -155,10 +150,8 @@ def _replace(
 ) -> Replaced | None:
     """Give a layer the data of a rerun, and its place; how it looks is the user's."""
     was = _state(layer)
-    first = record_of(layer)[SOURCE]
-    name = attributes["name"] if layer.name.startswith(f"{first} (") else layer.name
     state = {key: attributes[key] for key in PLACE if key in attributes}
-    _show(layer, {"data": new.data, "metadata": attributes["metadata"], "name": name, **state})
+    _show(layer, {"data": new.data, "metadata": attributes["metadata"], **state})
     if not new.title:
         layer.visible = True
         viewer.layers.selection.active = layer
@@ -170,7 +163,7 @@ def _state(layer: Layer) -> dict[str, Any]:
     _, attributes, _ = layer.as_layer_data_tuple()
     place = {key: attributes[key] for key in PLACE if key in attributes}
     # A copy: napari's setter changes the dictionary itself.
-    return {"data": layer.data, "metadata": dict(layer.metadata), "name": layer.name, **place}
+    return {"data": layer.data, "metadata": dict(layer.metadata), **place}
 
 
 def _show(layer: Layer, state: dict[str, Any]) -> None:
@@ -180,8 +173,6 @@ def _show(layer: Layer, state: dict[str, Any]) -> None:
         if key in PLACE and not np.array_equal(now[key], value):
             setattr(layer, key, value)
     layer.metadata = state["metadata"]
-    if layer.name != state["name"]:
-        layer.name = state["name"]
     if layer.data is not state["data"]:
         layer.data = state["data"]
 

@@ -136,16 +136,20 @@ def file_of(layer: Layer) -> str | None:
     return None
 
 
+def no_layer() -> LayerError:
+    """Return the error of a panel without a layer."""
+    return LayerError(
+        "There is no image layer: open an image first, or one of File > Open Sample > GPU Denoise."
+    )
+
+
 def capture(layer: Layer | None) -> Source:
     """Return all of a layer that a run and its result need.
 
     Raises `LayerError` if there is no layer, or it is not an image.
     """
     if layer is None:
-        raise LayerError(
-            "There is no image layer: open an image first, or one of File > Open Sample > GPU "
-            "Denoise."
-        )
+        raise no_layer()
     if (reason := reason_unusable(layer)) is not None:
         raise LayerError(reason)
     _, attributes, _ = layer.as_layer_data_tuple()

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
-from weakref import WeakKeyDictionary, ref
 
 import numpy as np
-from napari.layers import Image
 
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.layers.regions import Part
-from napari_gpu_denoise._napari.layers.source import Source, finest
+from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise.assessment.recommend import Advice, recommend
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
@@ -24,7 +21,6 @@ from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, Speckle
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.progress import Progress
 
 METHOD = "plain statistics of a flat region drawn by hand"
@@ -40,10 +36,6 @@ _SMALLEST_PART, _LARGE_PART = 4, 8  # pixels along each, from which parts are co
 _OUTLYING = 10.0  # spreads of the means by which one of them is away in a flat region, at most
 _SMOOTH = 0.8  # of the variance of the means that a slope or a bend takes in a flat region, at most
 _EXCESS = 5.0  # variance of the means in a flat region, relative to that by the noise, at most
-
-_SAMPLED = 1 << 16  # pixels compared to notice that an array was changed in place
-
-_kept: WeakKeyDictionary[Image, tuple[Any, int, dict[Any, NoiseMemory]]] = WeakKeyDictionary()
 
 
 def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
@@ -197,33 +189,6 @@ def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
         return noise_spectrum(plane)
     except DenoiseError:
         return None
-
-
-def memory_of(layer: Image, model: str, *key: Any) -> NoiseMemory:
-    """Return the memory of the noise of a layer, which a run fills in.
-
-    It is that of the data as they are now. `model` is as in `NoiseMemory`, `key` holds all else
-    that the measurement depends on: axes, what is corrected first, treatment of NaN, device.
-    """
-    data = finest(layer)
-    sample = 0 if is_lazy(data) else _checksum(data)
-    same, before, known = _kept.get(layer, (lambda: None, 0, {}))
-    if same() is not data or before != sample:
-        known = {}
-        _kept[layer] = _reference(data), sample, known
-    return known.setdefault((model, *key), NoiseMemory(model))
-
-
-def _checksum(data: np.ndarray) -> int:
-    step = math.ceil((data.size / _SAMPLED) ** (1 / data.ndim))
-    return zlib.crc32(data[(slice(None, None, max(step, 1)),) * data.ndim].tobytes())
-
-
-def _reference(data: Any) -> Any:
-    try:
-        return ref(data)
-    except TypeError:
-        return lambda: data
 
 
 @dataclass(frozen=True)

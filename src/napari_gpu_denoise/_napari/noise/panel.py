@@ -13,14 +13,15 @@ from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.layers import regions
-from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise._napari.layers.region_input import FLAT, REGIONS, WHOLE, RegionInput
-from napari_gpu_denoise._napari.layers.source import MOVES, has_alpha
+from napari_gpu_denoise._napari.layers.region_input import REGIONS, RegionInput
+from napari_gpu_denoise._napari.layers.source import MOVES
+from napari_gpu_denoise._napari.model import FLAT, WHOLE, memory_of
 from napari_gpu_denoise._napari.noise import plots, rows
-from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure, memory_of
+from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.resolve import channels_along, part_in
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise.assessment.recommend import Advice
 from napari_gpu_denoise.errors import DenoiseError
@@ -83,7 +84,7 @@ class NoisePanel(LayerPanel):
         super().__init__(viewer, "Image layer whose noise is measured.")
         self.channel = parts.choice({"All": None}, "Channels to measure; each has its own noise.")
         self.region = RegionInput(
-            viewer,
+            self._viewer,
             {**REGIONS, "Flat region, drawn": FLAT},
             "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
             "its pixels in all slices. Flat region: an area without objects, such as background, "
@@ -93,12 +94,13 @@ class NoisePanel(LayerPanel):
             MODEL_CHOICES, "Automatic chooses the best fit and gives the reason."
         )
         self.result = NoiseResult()
-        targets = {kind.title: kind.name for kind in FILTERS}
-        self.target = parts.choice({**targets, "Batch": BM3D.name}, "What to use this noise for.")
+        targets = {kind.title: kind for kind in FILTERS}
+        self.target = parts.choice({**targets, "Batch": None}, "What to use this noise for.")
         self.use_button = parts.button(
             "Use in", "Open this panel with this noise; a filter, with this layer."
         )
-        self.add_code_buttons("that measures this noise and filters with it")
+        self.add_code_button("that measures this noise and filters with it")
+        self.command_action.setVisible(False)
         self._outcome: Outcome | None = None
         self._target_chosen = False
         self._measuring = Task(self, measure, self.title, alone=True)
@@ -115,7 +117,7 @@ class NoisePanel(LayerPanel):
         self._form = parts.form_layout({**layer, **where, "Model": self.model})
         self.arrange(
             (self._form, parts.ruler(), self.result),
-            ((self.status,), (self.use_button, self.target), (self.python_button,)),
+            ((self.status,), (self.use_button, self.target), (self.copy_button,)),
         )
 
     def _show_row(self, control: QWidget, shown: bool) -> None:
@@ -143,7 +145,6 @@ class NoisePanel(LayerPanel):
         self.use_button.setEnabled(False)
 
     def _connect(self) -> None:
-        viewer = self._viewer
         self._measuring.ended.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self._take_axes)
@@ -154,8 +155,8 @@ class NoisePanel(LayerPanel):
         self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         self.use_button.clicked.connect(self.use)
         self.target.activated.connect(self._take_target)
-        active = viewer.layers.selection.events.active
-        self.follow("viewer", [(active, self._on_active)])
+        changed = self._viewer.layers.selection.events.changed
+        self.follow("selection", [(changed, self.layer.follow_selection)])
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
@@ -190,23 +191,28 @@ class NoisePanel(LayerPanel):
             return
         place = self._outcome.request.part.place
         origin = f"{layer.name}, {place}" if place else layer.name
-        panel = docks.open_panel(self._viewer, self.target.currentText())
+        kind = self.target.currentData()
+        panel = docks.open_panel(self._viewer, "Batch" if kind is None else "Filter")
+        if kind is not None:
+            panel.filter.choose(kind)
         panel.take_noise(layer, self.axes.axes(), estimate, origin)
-        self.say(f"{panel.title} uses this noise from now on.")
+        self.say(f"{self.target.currentText()} uses this noise from now on.")
 
     def python_code(self) -> str:
         """Return Python code that measures, and filters with the result."""
-        return noise_call(self._request(), self.target.currentData(), self.estimate())
+        kind = self.target.currentData() or BM3D
+        return noise_call(self._request(), kind.name, self.estimate())
 
     def _request(self) -> NoiseRequest:
         source, axes = self.captured(), self.axes.axes()
-        part = self.region.part(self.layer.layer(), axes, self.channel.currentData())
+        channel, dims = self.channel.currentData(), self._viewer.dims
+        part = part_in(self.region.region(), self.layer.layer(), axes, dims, channel)
         return NoiseRequest(
             source=source,
             axes=axes,
             part=regions.without_alpha(part, source.data.shape) if source.alpha else part,
             model=self.model.currentData(),
-            flat=self.region.chosen() == FLAT,
+            flat=self.region.region().kind == FLAT,
             device=preferences.read().device,
         )
 
@@ -217,13 +223,9 @@ class NoisePanel(LayerPanel):
         self.offer_axes()
 
     def _take_axes(self) -> None:
-        axes = self.known_axes()
-        channel = channel_axis(axes) if axes else None
-        count = 0 if channel is None else self.axes.shape[channel]
-        layer = self.layer.layer()
-        if layer is not None and channel is not None and has_alpha(layer):
-            count = min(count, 3)
-        self._offer_channels(count)
+        axes, layer = self.known_axes(), self.layer.layer()
+        several = axes and channel_axis(axes) is not None
+        self._offer_channels(channels_along(axes, layer) if several else 0)
         self.measure()
 
     def _take_target(self, _: int) -> None:
@@ -236,16 +238,10 @@ class NoisePanel(LayerPanel):
             connections += [(getattr(layer.events, name), self._on_moved) for name in MOVES]
         self.follow("layers", connections)
 
-    def _on_active(self, event: object = None) -> None:
-        active = self._viewer.layers.selection.active
-        # napari selects each new result, in which no noise is left to measure.
-        if active is not None and METADATA_KEY not in active.metadata:
-            self.layer.choose(active)
-
     def _on_moved(self, event: Any = None) -> None:
         if event is not None and event.type == "data":
             self.offer_axes()
-        elif self.region.chosen() != WHOLE:
+        elif self.region.region().kind != WHOLE:
             self.measure()
 
     def _on_settled(self) -> None:
@@ -281,7 +277,7 @@ class NoisePanel(LayerPanel):
 
     def _offer(self, advice: Advice | None) -> None:
         if advice is not None:
-            self.target.setCurrentIndex(self.target.findData(advice.filter.name))
+            self.target.setCurrentIndex(self.target.findData(type(advice.filter)))
 
     def _give_up(self, error: Exception) -> None:
         self._settling.stop()

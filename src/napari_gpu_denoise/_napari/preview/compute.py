@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -60,19 +60,6 @@ class Pixels:
         return self._read[1]
 
 
-_kept: WeakKeyDictionary[NoiseMemory, Pixels] = WeakKeyDictionary()
-
-
-def pixels_of(memory: NoiseMemory, data: Any, run: Run) -> Pixels:
-    """Return the pixels of a layer, kept for each memory of its noise.
-
-    That is dropped when the data of the layer change, or what the noise depends on.
-    """
-    if memory not in _kept:
-        _kept[memory] = Pixels(data, run)
-    return _kept[memory]
-
-
 def quick_settings(chosen: Filter, axes: str) -> Filter:
     """Return settings in the quick profile of the filter, with what differs from their own profile.
 
@@ -113,6 +100,18 @@ class PreviewRequest:
     final: bool
     stoppable: bool
     strengths: tuple[float, ...] = ()
+    # Pixels of layers, by the memory of their noise, which goes when they change.
+    kept: WeakKeyDictionary[NoiseMemory, Pixels] = field(
+        default_factory=WeakKeyDictionary, repr=False, compare=False
+    )
+
+    @property
+    def pixels(self) -> Pixels:
+        """The pixels of the layer."""
+        if self.memory not in self.kept:
+            data = self.source.pixels() if self.source.alpha else self.source.data
+            self.kept[self.memory] = Pixels(data, self.run)
+        return self.kept[self.memory]
 
     def strength_at(self, place: np.ndarray) -> float | None:
         """Return the strength of the picture at a place in the result; None beside all."""
@@ -126,6 +125,11 @@ class PreviewRequest:
         """Whether the noise has to be measured first."""
         return self.run.measures_noise
 
+    def quick(self) -> PreviewRequest:
+        """Return the same with quicker settings."""
+        run = replace(self.run, filter=quick_settings(self.run.filter, self.run.axes))
+        return replace(self, run=run, final=False, stoppable=False)
+
     def same(self, other: PreviewRequest | None) -> bool:
         """Return whether another request has the same result."""
         return (
@@ -137,12 +141,17 @@ class PreviewRequest:
         )
 
 
+def filter_regions(requests: Sequence[PreviewRequest], progress: Progress) -> list[np.ndarray]:
+    """Filter regions of several layers."""
+    return [filter_region(each, progress) for each in requests]
+
+
 def filter_region(request: PreviewRequest, progress: Progress) -> np.ndarray:
     """Filter a region; every pixel is that of a run of the whole layer."""
-    pixels, made = _pixels(request), []
+    made = []
     for strength in request.strengths or (request.run.sigma_factor,):
         run = replace(request.run, sigma_factor=strength)
-        made.append(_filtered(replace(request, run=run), pixels, progress))
+        made.append(_filtered(replace(request, run=run), progress))
     return _side_by_side(made, request) if request.strengths else made[0]
 
 
@@ -175,9 +184,9 @@ def _written(number: str) -> np.ndarray:
     return np.pad([[bit == "1" for bit in "".join(row)] for row in rows], ((1, 1), (1, 0)))
 
 
-def _filtered(request: PreviewRequest, pixels: Pixels, progress: Progress) -> np.ndarray:
+def _filtered(request: PreviewRequest, progress: Progress) -> np.ndarray:
     """Filter the region with the strength of the run."""
-    job = _prepared(request, pixels)
+    pixels, job = request.pixels, _prepared(request)
     part, kept = _part(job, request.region)
     block = pixels.read(part.reads)
     out = np.empty([span.size for span in part.spans], job.dtypes[1])
@@ -189,19 +198,16 @@ def _filtered(request: PreviewRequest, pixels: Pixels, progress: Progress) -> np
     return put_together(made, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
 
 
-def measure_noise(request: PreviewRequest, progress: Progress) -> None:
-    """Measure the noise of the layer, which `request.memory` then knows; filter nothing."""
-    _prepared(request, _pixels(request))
+def measure_noise(requests: Sequence[PreviewRequest], progress: Progress) -> None:
+    """Measure the noise of layers, which `memory` of requests then know; filter nothing."""
+    for each in requests:
+        if each.measures:
+            _prepared(each)
 
 
-def _pixels(request: PreviewRequest) -> Pixels:
-    source = request.source
-    data = source.pixels() if source.alpha else source.data
-    return pixels_of(request.memory, data, request.run)
-
-
-def _prepared(request: PreviewRequest, pixels: Pixels) -> Job:
+def _prepared(request: PreviewRequest) -> Job:
     """Prepare the run for the whole layer."""
+    pixels = request.pixels
     return start(request.run, pixels.input, pixels.block)
 
 

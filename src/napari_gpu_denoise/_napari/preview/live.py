@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from napari.components import LayerList
@@ -18,22 +20,14 @@ from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.regions import region_shown
 from napari_gpu_denoise._napari.layers.results import at_places
-from napari_gpu_denoise._napari.layers.source import (
-    LOOKS,
-    MOVES,
-    PLACE,
-    Source,
-    looks_of,
-    set_changed,
-)
-from napari_gpu_denoise._napari.noise.measuring import memory_of
+from napari_gpu_denoise._napari.layers.source import LOOKS, MOVES, PLACE, looks_of, set_changed
+from napari_gpu_denoise._napari.model import memory_of
 from napari_gpu_denoise._napari.parts import Caption, row_of, settling_timer, stack, wrapped
 from napari_gpu_denoise._napari.preview import compute
+from napari_gpu_denoise._napari.resolve import Resolved, hidden_by
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.run.noise import NoiseMemory
-from napari_gpu_denoise.run.request import Run
 
 _TIP = (
     "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
@@ -45,9 +39,6 @@ _STRIP_TIP = (
     "Show the middle of the view three times, side by side: filtered with 0.71, 1 and 1.41 times "
     "the strength. A click on one sets Strength, and ends this."
 )
-
-# Drawn over its source, a preview would be added to it, or hidden by it.
-_MIXED = ("additive", "minimum", "multiplicative")
 
 _STILL = 3  # pixels of the screen that a click may move
 _KIND = "preview"  # of a temporary layer
@@ -79,76 +70,103 @@ class PreviewBox(QWidget):
             self.caption.setVisible(bool(text))
 
 
-class PreviewLayer:
-    """Shows filtered regions of one source; `title` is that of the filter.
+class PreviewLayers:
+    """Shows filtered regions of layers, each in a layer of its own.
 
-    Where the colours of the source are mixed with those of what lies above it, it is hidden
-    meanwhile. A strip of several strengths lies above all layers.
+    All versions of these layers that would be seen with them are hidden meanwhile. Of strips of
+    several strengths, which lie above all layers, the lowest covers what is below.
     """
 
-    def __init__(self, viewer: Viewer, title: str):
-        self._viewer, self._title = viewer, title
+    def __init__(self, viewer: Viewer):
+        self._viewer = viewer
         self._is_strip = False
-        self._layer: Image | None = None
-        self._source: Image | None = None
-        self._hidden = False  # the source
-        self._away = False  # the preview
+        self._made: dict[Image, Image] = {}  # by their sources
+        self._hidden: list[Layer] = []
+        self._away: list[Image] = []  # hidden previews
 
     @property
-    def layer(self) -> Image | None:
-        """The layer, while there is one in the viewer."""
-        return self._layer if self._layer in self._viewer.layers else None
+    def layers(self) -> list[Image]:
+        """The layers that are in the viewer."""
+        return [each for each in self._made.values() if each in self._viewer.layers]
 
-    def show(self, layer: Image, request: compute.PreviewRequest, pixels: np.ndarray) -> None:
-        """Show the pixels of a request, which was made of a layer."""
-        source, region, strengths = request.source, request.region, request.strengths
-        starts = region.starts
-        if strengths:
-            # The picture in the middle lies in its place.
-            starts[region.across] -= region.shape[region.across] + region.gap
-        placed = at_places(source, starts).attributes
-        place = {name: placed[name] for name in PLACE if name in placed}
-        shown = self.layer
-        if shown is not None and (layer is not self._source or shown.ndim != layer.ndim):
-            self.remove()
-            shown = None
-        self._is_strip = bool(strengths)
-        if shown is None:
-            self._add(layer, source, pixels, place)
-            return
-        shown.data = pixels
-        set_changed(shown, place)
+    @property
+    def is_whole(self) -> bool:
+        """Whether all layers are there that were made."""
+        return len(self.layers) == len(self._made)
+
+    def show(
+        self,
+        layers: Sequence[Image],
+        requests: Sequence[compute.PreviewRequest],
+        pixels: Sequence[np.ndarray],
+        title: str,
+    ) -> None:
+        """Show the pixels of requests, which were made of layers; `title` is the filter's."""
+        self._is_strip = bool(requests[0].strengths)
+        for layer, request, made in zip(layers, requests, pixels, strict=True):
+            region, starts = request.region, request.region.starts
+            if self._is_strip:
+                # The picture in the middle lies in its place.
+                starts[region.across] -= region.shape[region.across] + region.gap
+            placed = at_places(request.source, starts).attributes
+            place = {name: placed[name] for name in PLACE if name in placed}
+            shown = self._made.get(layer)
+            if shown is None:
+                what = "Strengths of" if self._is_strip else "Preview of"
+                self._add(layer, made, f"{what} {request.source.name} ({title})", place)
+            else:
+                shown.data = made
+                set_changed(shown, place)
         self.come_back()
 
     def go_away(self) -> None:
-        """Hide the layer, where the sliders move to a place that it does not show.
+        """Hide the layers, where the sliders move to a place that they do not show.
 
-        napari would hide it, too, but the software renderer of Mesa may crash on what is left.
+        napari would hide them, too, but the software renderer of Mesa may crash on what is left.
         """
-        if (shown := self.layer) is not None and shown.visible:
-            shown.visible, self._away = False, True
+        for shown in self.layers:
+            if shown.visible:
+                shown.visible = False
+                self._away.append(shown)
 
     def come_back(self) -> None:
-        """Show the layer again, above results that are new."""
-        if (shown := self.layer) is not None:
-            layers, above = self._viewer.layers, self._place(self._source)
+        """Show the layers again, above results that are new, in place of what is below them."""
+        layers = self._viewer.layers
+        for source, shown in self._made.items():
+            if shown not in layers:
+                continue
+            above = self._place(source)
             if layers.index(shown) < above - 1 and not self._is_strip:
                 layers.move(layers.index(shown), above)
-            if self._away:
+            if shown in self._away:
                 shown.visible = True
-        self._away = False
+        self._away = []
+        for each in () if self._is_strip else hidden_by(self._made, layers):
+            each.visible = False
+            self._hidden.append(each)
+
+    @contextmanager
+    def below_shown(self) -> Iterator[None]:
+        """Show what is hidden while layers are added and hidden by others."""
+        self._unhide()
+        yield
+        self.come_back()
+
+    def _unhide(self) -> None:
+        hidden, self._hidden = self._hidden, []
+        for each in hidden:
+            each.visible = True
 
     def remove(self) -> None:
-        """Remove the layer, and show its source again."""
-        shown, self._layer = self.layer, None
-        if self._source is not None:
-            for event in _events(self._source):
+        """Remove the layers, and show again what was hidden."""
+        gone, self._made = self._made, {}
+        self._away = []
+        for source in gone:
+            for event in _events(source):
                 event.disconnect(self._follow)
-            if self._hidden:
-                self._source.visible = True
-        self._source, self._hidden, self._away = None, False, False
-        if shown is not None:
-            self._viewer.layers.remove(shown)
+        self._unhide()
+        for each in gone.values():
+            _remove(self._viewer.layers, each)
 
     def _place(self, layer: Image) -> int:
         """Return the place above a layer, if it is still there, and all that was made from it."""
@@ -158,41 +176,35 @@ class PreviewLayer:
         family = [layer, *provenance.made_from(layer, layers)]
         return 1 + max((layers.index(each) for each in family if each in layers), default=-1)
 
-    def _add(self, layer: Image, source: Source, pixels: np.ndarray, place: dict[str, Any]) -> None:
-        what = "Strengths of" if self._is_strip else "Preview of"
+    def _add(self, layer: Image, pixels: np.ndarray, name: str, place: dict[str, Any]) -> None:
         # multiscale=False: napari would otherwise guess from the shape.
-        self._layer = Image(
-            pixels,
-            name=f"{what} {source.name} ({self._title})",
-            rgb=layer.rgb,
-            multiscale=False,
-            metadata=provenance.temporary_metadata(_KIND),
-            **place,
-        )
-        self._source = layer
-        self._follow()
+        metadata = provenance.temporary_metadata(_KIND, layer)
+        kind = {"rgb": layer.rgb, "multiscale": False, "metadata": metadata}
+        made = Image(pixels, name=name, **kind, **place)
         layers, chosen = self._viewer.layers, set(self._viewer.layers.selection)
         active = layers.selection.active
         for other in list(layers):
-            if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND:
+            of_another = other not in self._made.values()
+            if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND and of_another:
                 other.visible = False
                 # Its panel notices. napari takes long: not in one go with the new layer.
                 QTimer.singleShot(0, partial(_remove, layers, other))
-        layers.insert(self._place(layer), self._layer)
+        self._made[layer] = made
+        self._follow()
+        layers.insert(self._place(layer), made)
         # napari selects new layers.
         layers.selection = chosen
         layers.selection.active = active
         for event in _events(layer):
             event.connect(self._follow)
-        if layer.visible and str(layer.blending) in _MIXED and not self._is_strip:
-            layer.visible, self._hidden = False, True
 
     def _follow(self, event: object = None) -> None:
-        """Look like the source."""
-        looks = looks_of(self._source)
-        if self._is_strip:
-            looks |= {"blending": "translucent_no_depth", "opacity": 1.0}
-        set_changed(self._layer, looks)
+        """Look like the sources."""
+        for number, (source, shown) in enumerate(self._made.items()):
+            looks = looks_of(source)
+            if self._is_strip and number == 0:
+                looks |= {"blending": "translucent_no_depth", "opacity": 1.0}
+            set_changed(shown, looks)
 
 
 def _remove(layers: LayerList, layer: Layer) -> None:
@@ -207,11 +219,10 @@ def _events(layer: Image) -> list[Any]:
 class LivePreview(QObject):
     """Keeps the preview of a panel up to date while one of its boxes is ticked.
 
-    `wanted` returns the layer, also as it is now, the run that the panel is set to, and what is
-    known of noise that it would measure, else None; it raises `DenoiseError` if the settings do not
-    fit. `strengths` returns those to show side by side, for the other box. Of requests only the
-    latest counts. Quick ones are finished, so that something is seen while a hand moves; others are
-    stopped by newer ones.
+    `wanted` returns what the panel would do; it raises `DenoiseError` if the settings do not fit.
+    `strengths` returns those to show side by side, for the other box. Of requests, one for each
+    layer, only the latest count. Quick ones are finished, so that something is seen while a hand
+    moves; others are stopped by newer ones.
     """
 
     #: A strength was clicked.
@@ -220,36 +231,36 @@ class LivePreview(QObject):
     def __init__(
         self,
         viewer: Viewer,
-        title: str,
         box: PreviewBox,
-        wanted: Callable[[], tuple[Image, Source, Run, NoiseMemory | None]],
+        wanted: Callable[[], Resolved],
         strengths: Callable[[], tuple[float, ...]],
         parent: QObject,
     ):
         super().__init__(parent)
         self._viewer, self._box, self._wanted = viewer, box, wanted
         self._strengths = strengths
-        self._preview = PreviewLayer(viewer, title)
-        self._filtering = Task(self, compute.filter_region, f"Preview: {title}")
+        self.shown = PreviewLayers(viewer)
+        self._filtering = Task(self, compute.filter_regions, "Preview")
         self._measuring = Task(self, compute.measure_noise, "Noise for the preview")
-        self._shown: compute.PreviewRequest | None = None
-        self._failed: compute.PreviewRequest | None = None  # as measuring its noise did
+        self._last: _Requests = ()  # what is shown
+        self._failed: _Requests = ()  # as measuring their noise did
         self._due = ""  # "quick" or "final"
-        self._layer: Image | None = None  # that is previewed
+        self._layers: tuple[Image, ...] = ()  # that are previewed
         self._is_strip = False  # with several strengths
+        self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._soon = settling_timer(self, _SOON, lambda: self._make("quick"))
         self._rest = settling_timer(self, REST, lambda: self._make("final"))
         self._filtering.ended.connect(self._show)
-        self._filtering.free.connect(self._go)
-        self._measuring.ended.connect(self._know)
-        self._measuring.free.connect(self._go)
+        self._filtering.free.connect(self._start_due)
+        self._measuring.ended.connect(self._on_measured)
+        self._measuring.free.connect(self._start_due)
         for each in (box.box, box.strip):
             each.toggled.connect(self._switch)
 
     @property
     def layer(self) -> Image | None:
-        """The layer of the preview, if there is one."""
-        return self._preview.layer
+        """The layer of the preview, the first of several, if there is one."""
+        return next(iter(self.shown.layers), None)
 
     @property
     def settled(self) -> bool:
@@ -257,14 +268,14 @@ class LivePreview(QObject):
         waiting = self._soon.isActive() or self._rest.isActive() or self._due
         return not (waiting or self._filtering.busy or self._measuring.busy)
 
-    def events(self, layer: Image | None) -> list[tuple[Any, Callable]]:
-        """Return the events of the viewer and of a layer that the preview follows."""
+    def events(self, layers: Sequence[Image]) -> list[tuple[Any, Callable]]:
+        """Return the events of the viewer and of layers that the preview follows."""
         camera, dims = camera_of(self._viewer).events, self._viewer.dims.events
-        layers = self._viewer.layers.events
-        followed = [camera.center, camera.zoom, dims.ndisplay, dims.order, layers.inserted]
-        if layer is not None:
-            followed += [getattr(layer.events, name) for name in MOVES]
-        others = [(dims.current_step, self._moved), (layers.removed, self._removed)]
+        inserted = self._viewer.layers.events.inserted
+        followed = [camera.center, camera.zoom, dims.ndisplay, dims.order, inserted]
+        followed += [getattr(layer.events, name) for layer in layers for name in MOVES]
+        others = [(dims.current_step, self._on_moved)]
+        others.append((self._viewer.layers.events.removed, self._on_removed))
         return [*((event, self.changed) for event in followed), *others]
 
     def changed(self, event: object = None) -> None:
@@ -276,32 +287,32 @@ class LivePreview(QObject):
         self._rest.start()
 
     def stop(self) -> None:
-        """End, and remove the layer."""
+        """End, and remove the layers."""
         for each in (self._box.box, self._box.strip):
             each.setChecked(False)
         self._end()
 
     def _switch(self, _: bool) -> None:
         clicks = self._viewer.mouse_drag_callbacks
-        if self._press in clicks:
-            clicks.remove(self._press)
+        if self._on_click in clicks:
+            clicks.remove(self._on_click)
         if self._box.strip.isChecked():
-            clicks.append(self._press)
+            clicks.append(self._on_click)
         if self._box.ticked:
             self.changed()
         else:
             self._end()
 
-    def _press(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
+    def _on_click(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
         """Choose the strength that is clicked; a drag moves the view as ever."""
         start, zoom, moved = np.array(event.position), camera_of(viewer).zoom, event.button != 1
         yield
         while event.type == "mouse_move":
             moved |= bool(zoom * np.abs(np.array(event.position) - start).max() > _STILL)
             yield
-        shown = self._preview.layer
+        shown = self.layer
         if not moved and shown is not None and shown.visible:
-            strength = self._shown.strength_at(shown.world_to_data(event.position))
+            strength = self._last[0].strength_at(shown.world_to_data(event.position))
             if strength is not None:
                 self._box.strip.setChecked(False)
                 self.chosen.emit(strength)
@@ -312,87 +323,94 @@ class LivePreview(QObject):
         self._due = ""
         self._filtering.drop()
         self._measuring.drop()
-        self._failed = None
+        self._failed = ()
         self._clear()
+        self._kept.clear()
         self._box.say("")
 
-    def _moved(self, event: object = None) -> None:
-        self._preview.go_away()
+    def _on_moved(self, event: object = None) -> None:
+        self.shown.go_away()
         self.changed()
 
-    def _removed(self, event: Any) -> None:
+    def _on_removed(self, event: Any) -> None:
         # By the user: the box goes with the layer.
-        if self._shown is not None and self._preview.layer is None:
+        if self._last and not self.shown.is_whole:
             self.stop()
 
     def _make(self, due: str) -> None:
         self._due = due
-        self._go()
+        self._start_due()
 
-    def _go(self) -> None:
-        """Begin the request that is due, as soon as the last one has ended."""
+    def _start_due(self) -> None:
+        """Begin the requests that are due, as soon as the last ones have ended."""
         if not self._due:
             return
         try:
-            request, layer = self._request(self._due)
+            layers, requests = self._requests(self._due)
         except DenoiseError as error:
             self._due = ""
             self._give_up(error)
             return
         running = self._filtering.request
-        if request.same(running):
+        if _same(requests, running):
             self._due = ""
         elif self._filtering.busy:
-            if running is not None and running.stoppable:
+            if running is not None and running[0].stoppable:
                 self._filtering.drop()
         else:
             self._due = ""
-            self._begin(request, layer)
+            self._begin(layers, requests)
 
-    def _begin(self, request: compute.PreviewRequest, layer: Image) -> None:
-        if layer is not self._layer or bool(request.strengths) != self._is_strip:
+    def _begin(self, layers: tuple[Image, ...], requests: _Requests) -> None:
+        if layers != self._layers or bool(requests[0].strengths) != self._is_strip:
             self._clear()
-        self._layer, self._is_strip = layer, bool(request.strengths)
-        if request.measures:
-            self._measure(request)
-        elif request.same(self._shown):
-            self._preview.come_back()
+        self._layers, self._is_strip = layers, bool(requests[0].strengths)
+        if any(each.measures for each in requests):
+            self._measure(requests)
+        elif _same(requests, self._last):
+            self.shown.come_back()
         else:
-            self._filtering.start(request)
+            self._filtering.start(requests)
 
-    def _request(self, due: str) -> tuple[compute.PreviewRequest, Image]:
-        """Return the request that is due; the final one if it is shown or in progress."""
-        layer, source, run, memory = self._wanted()
+    def _requests(self, due: str) -> tuple[tuple[Image, ...], _Requests]:
+        """Return layers and requests that are due; final ones if these are shown or in progress."""
+        resolved = self._wanted()
+        final = tuple(map(self._final, resolved.layers, resolved.requests))
+        known = _same(final, self._last) or _same(final, self._filtering.request)
+        if due == "final" or known or not final[0].stoppable:
+            return resolved.layers, final
+        return resolved.layers, tuple(each.quick() for each in final)
+
+    def _final(self, layer: Image, request: Any) -> compute.PreviewRequest:
+        """Return the preview of a layer with the settings of the panel."""
+        run, memory = request.run, request.memory
         if memory is None:
             # The noise is given; what is known of the pixels is kept all the same.
             memory = memory_of(layer, "given", run.axes, run.correct, run.nonfinite)
         else:
             run = replace(run, noise=memory)
-        quick = compute.quick_settings(run.filter, run.axes)
+        slow = compute.quick_settings(run.filter, run.axes) != run.filter
         region, strengths = region_shown(layer, self._viewer.dims), ()
         if self._box.strip.isChecked():
             region, strengths = region.third(), self._strengths()
-        stoppable = quick != run.filter
-        final = compute.PreviewRequest(source, run, memory, region, True, stoppable, strengths)
-        known = final.same(self._shown) or final.same(self._filtering.request)
-        if due == "final" or known or quick == run.filter:
-            return final, layer
-        return replace(final, run=replace(run, filter=quick), final=False, stoppable=False), layer
+        return compute.PreviewRequest(
+            request.source, run, memory, region, True, slow, strengths, self._kept
+        )
 
-    def _measure(self, request: compute.PreviewRequest) -> None:
-        if self._failed is not None and self._failed.memory is request.memory:
+    def _measure(self, requests: _Requests) -> None:
+        memories = [each.memory for each in requests]
+        if [each.memory for each in self._failed] == memories:
             return
-        running = self._measuring.request
-        if running is not None and running.memory is request.memory:
+        if [each.memory for each in self._measuring.request or ()] == memories:
             return
         self._box.say("Measuring the noise …")
         if self._measuring.busy:
             self._measuring.drop()
             self._due = "quick"
             return
-        self._measuring.start(request)
+        self._measuring.start(requests)
 
-    def _know(self, outcome: Outcome) -> None:
+    def _on_measured(self, outcome: Outcome) -> None:
         if outcome.error is not None:
             self._failed = outcome.request
             self._give_up(outcome.error)
@@ -400,17 +418,18 @@ class LivePreview(QObject):
             self.changed()
 
     def _show(self, outcome: Outcome) -> None:
-        request = outcome.request
+        requests = outcome.request
         if outcome.error is not None:
             self._give_up(outcome.error)
             return
-        if self._layer not in self._viewer.layers:
+        if not all(each in self._viewer.layers for each in self._layers):
             return
-        self._preview.show(self._layer, request, outcome.value)
-        self._shown = request
-        how = "" if request.final else ", quick profile"
-        click = "Click the best: " if request.strengths else ""
-        words = f"{click}{request.region.words()}{how}, {outcome.seconds:.2g} s"
+        first = requests[0]
+        self.shown.show(self._layers, requests, outcome.value, first.run.filter.title)
+        self._last = requests
+        how = "" if first.final else ", quick profile"
+        click = "Click the best: " if first.strengths else ""
+        words = f"{click}{first.region.words()}{how}, {outcome.seconds:.2g} s"
         self._box.say(words[:1].upper() + words[1:])
 
     def _give_up(self, error: Exception) -> None:
@@ -421,5 +440,15 @@ class LivePreview(QObject):
             self._box.say(f"No preview: {error!r}")
 
     def _clear(self) -> None:
-        self._shown = None
-        self._preview.remove()
+        self._last = ()
+        self.shown.remove()
+
+
+_Requests = tuple[compute.PreviewRequest, ...]
+
+
+def _same(requests: _Requests, others: _Requests | None) -> bool:
+    """Return whether other requests have the same results."""
+    if not others or len(requests) != len(others):
+        return False
+    return all(one.same(other) for one, other in zip(requests, others, strict=True))

@@ -1,0 +1,190 @@
+"""What a panel is set to, and what is known of layers; no Qt."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from dataclasses import dataclass, field
+from typing import Any
+from weakref import WeakKeyDictionary, ref
+
+import numpy as np
+from napari.layers import Image, Layer, Shapes
+from psygnal import evented
+
+from napari_gpu_denoise._napari import preferences
+from napari_gpu_denoise._napari.layers.arrays import is_lazy
+from napari_gpu_denoise._napari.layers.source import finest
+from napari_gpu_denoise.errors import DenoiseError, SigmaError
+from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.protocol.filter import Filter
+from napari_gpu_denoise.run.noise import NoiseMemory
+from napari_gpu_denoise.run.request import Run
+
+AUTO, ONE, TYPED, MEASURED = "auto", "one", "typed", "measured"
+WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
+ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
+
+_SAMPLED = 1 << 16  # pixels compared to notice that an array was changed in place
+
+
+@dataclass(frozen=True)
+class NoiseChoice:
+    """The noise to assume: measured by the run, typed, or an estimate of a region or layer.
+
+    What was typed or measured stays when another kind is chosen. `origin` says in words where the
+    estimate was made.
+    """
+
+    kind: str = AUTO
+    typed: str = ""
+    estimate: NoiseEstimate | None = None
+    origin: str = ""
+
+    def sigma(self, channels: int) -> float | tuple[float, ...] | None:
+        """Return the sigma typed, if it counts; raises `SigmaError` if it is no number."""
+        if self.kind != TYPED:
+            return None
+        try:
+            values = tuple(map(float, numbers(self.typed, channels)))
+        except ValueError:
+            raise SigmaError(
+                f"The noise {self.typed!r} is not a number: type its standard deviation in grey "
+                "levels, or choose Automatic."
+            ) from None
+        return values[0] if len(values) == 1 else values
+
+    @property
+    def noise(self) -> str | NoiseEstimate | None:
+        """The noise as filters take it; None for automatic noise, or a sigma."""
+        return {ONE: ONE_SIGMA, MEASURED: self.estimate}.get(self.kind)
+
+
+def numbers(text: str, channels: int) -> list[str]:
+    """Return the numbers in a text, with decimal points; commas may be typed for these as well.
+
+    Commas separate the numbers of several channels; where semicolons or spaces alone do, or for one
+    channel, a comma belongs to a number.
+    """
+    if ";" in text:
+        return text.replace(",", ".").split(";")
+    words = text.split()
+    if len(words) > 1 and not any(word.endswith(",") for word in words):
+        return text.replace(",", ".").split()
+    words = text.split(",")
+    return [".".join(words)] if channels == 1 and len(words) == 2 else words
+
+
+@dataclass(frozen=True)
+class RegionChoice:
+    """The part of a layer to work on: all, the view, or a shape drawn in a layer of shapes."""
+
+    kind: str = WHOLE
+    shapes: Shapes | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """Choices of a run beside filter and noise.
+
+    `alone` are the axes of which only the place at the viewer's slider is filtered.
+    """
+
+    correct: str | None = None
+    strength: float = 1.0
+    dtype: str | None = None
+    nonfinite: str = "raise"
+    device: int | str | None = None
+    alone: frozenset[str] = frozenset()
+    maps: bool = False
+
+
+@evented
+@dataclass(eq=False)
+class PanelModel:
+    """What a panel is set to; widgets show its fields and set them.
+
+    `settings` are those of the filter, or the error of settings that conflict.
+    """
+
+    layers: tuple[Image, ...] = ()
+    axes: str = ""
+    region: RegionChoice = field(default_factory=RegionChoice)
+    noise: NoiseChoice = field(default_factory=NoiseChoice)
+    settings: Filter | DenoiseError | None = None
+    options: Options = field(default_factory=Options)
+
+    def run(self, settings: Filter, axes: str | None, channels: int = 1) -> Run:
+        """Return the run of a filter; raises `DenoiseError` if it does not fit together."""
+        options, preferred = self.options, preferences.read()
+        noise = NoiseChoice() if settings.sigma_unused else self.noise
+        return Run(
+            filter=settings,
+            sigma=noise.sigma(channels),
+            noise=noise.noise,
+            axes=axes,
+            dtype=options.dtype,
+            nonfinite=options.nonfinite,
+            device=preferred.device if options.device is None else options.device,
+            memory_limit=preferred.memory_limit,
+            correct=options.correct,
+            sigma_factor=options.strength,
+        )
+
+
+@dataclass(eq=False)
+class Known:
+    """What is known of a layer, in all panels: what was typed or measured, while it is true.
+
+    `axes` are letters typed for it, `noise` is an estimate handed to the panel of a filter.
+    """
+
+    axes: str | None = None
+    noise: NoiseChoice | None = None
+    _data: Any = None  # a weak reference
+    _sample: int = 0
+    _memories: dict[Any, NoiseMemory] = field(default_factory=dict)
+
+    def memory(self, data: Any, model: str, *key: Any) -> NoiseMemory:
+        """Return the memory of the noise of the layer, which a run fills in.
+
+        It is that of the `data` as they are now. `model` is as in `NoiseMemory`, `key` holds all
+        else that the measurement depends on: axes, what is corrected first, treatment of NaN,
+        device.
+        """
+        sample = 0 if is_lazy(data) else _checksum(data)
+        if self._data is None or self._data() is not data or self._sample != sample:
+            self._data, self._sample, self._memories = _reference(data), sample, {}
+        return self._memories.setdefault((model, *key), NoiseMemory(model))
+
+
+_known: WeakKeyDictionary[Layer, Known] = WeakKeyDictionary()
+
+
+def known_of(layer: Layer) -> Known:
+    """Return what is known of a layer; the one place where that is kept."""
+    return _known.setdefault(layer, Known())
+
+
+def memory_of(layer: Image, model: str, *key: Any) -> NoiseMemory:
+    """Return the memory of the noise of a layer, as `Known.memory` describes it."""
+    return known_of(layer).memory(finest(layer), model, *key)
+
+
+def memory_for(layer: Image, run: Run) -> NoiseMemory | None:
+    """Return the memory of the noise that a run of a layer would measure; None if it is given."""
+    if run.sigma is not None or run.noise not in (None, ONE_SIGMA):
+        return None
+    return memory_of(layer, run.noise or "auto", run.axes, run.correct, run.nonfinite, run.device)
+
+
+def _checksum(data: np.ndarray) -> int:
+    step = math.ceil((data.size / _SAMPLED) ** (1 / data.ndim))
+    return zlib.crc32(data[(slice(None, None, max(step, 1)),) * data.ndim].tobytes())
+
+
+def _reference(data: Any) -> Any:
+    try:
+        return ref(data)
+    except TypeError:
+        return lambda: data

@@ -1,0 +1,250 @@
+"""What follows from the state of a panel and of the viewer: one answer for every panel; no Qt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from napari.components import Dims
+from napari.layers import Image, Layer
+
+from napari_gpu_denoise._napari.denoise.run import Request
+from napari_gpu_denoise._napari.layers import provenance, source
+from napari_gpu_denoise._napari.layers.regions import Part, in_rectangle, in_view, part_of
+from napari_gpu_denoise._napari.layers.results import shines_through
+from napari_gpu_denoise._napari.model import (
+    FLAT,
+    VIEW,
+    WHOLE,
+    PanelModel,
+    RegionChoice,
+    known_of,
+    memory_for,
+)
+from napari_gpu_denoise.assessment.recommend import seconds_on, time_in_words
+from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
+from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.opencl.device import Device, was_used
+from napari_gpu_denoise.protocol.filter import Context, Filter
+from napari_gpu_denoise.run.denoise import CUT
+
+_ALONE = {"T": "frame", "Z": "slice"}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a panel cannot run as it is set."""
+
+    error: DenoiseError
+
+    @property
+    def key(self) -> Any:
+        """What is wrong."""
+        return str(self.error)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """What a panel would do as it is set: the runs, one for each layer, and what they mean.
+
+    `what` names in words what is filtered, where that is not simply the layer. `hidden` are the
+    layers that a preview replaces: every version of what is previewed that would be seen with it.
+    """
+
+    layers: tuple[Image, ...]
+    requests: tuple[Request, ...]
+    what: str
+    hidden: tuple[Layer, ...]
+
+    @property
+    def key(self) -> Any:
+        """What is to be done: what a panel says holds as long as this is the same."""
+        return tuple(each.key for each in self.requests)
+
+    def expected(self, devices: Sequence[Device]) -> str:
+        """Return how long the runs take, in a sentence."""
+        seconds = sum(seconds_on(each.run.filter, each.pixels, devices) for each in self.requests)
+        return expected({each.run.filter.name for each in self.requests}, devices, seconds)
+
+
+def expected(filters: Iterable[str], devices: Sequence[Device], seconds: float) -> str:
+    """Return how long filters take on devices, in a sentence; `seconds` once they are compiled."""
+    first = any(not was_used(device, name) for device in devices for name in filters)
+    compiling = " First run on this device: compiling, once." if first else ""
+    return f"Takes {time_in_words(seconds)}.{compiling}"
+
+
+def resolve(model: PanelModel, layers: Sequence[Layer], dims: Dims) -> Resolved | Problem:
+    """Return what a panel would do to the layers that it is set to, or why it cannot.
+
+    `layers` are all of the viewer, `dims` what it shows.
+    """
+    try:
+        if not model.layers:
+            raise source.no_layer()
+        if isinstance(model.settings, DenoiseError):
+            raise model.settings
+        requests = tuple(request_of(model, each, model.settings, dims) for each in model.layers)
+    except DenoiseError as error:
+        return Problem(error)
+    return Resolved(model.layers, requests, _what(model, requests), hidden_by(model.layers, layers))
+
+
+def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) -> Request:
+    """Return the run of one of the layers of a panel; raises `DenoiseError` if it does not fit."""
+    taken, axes = source.capture(layer), axes_for(model, layer, dims)
+    context = Context(axes, tuple(taken.data.shape))
+    if "voxel" in settings.as_dict() and not settings.voxel:
+        settings = replace(settings, voxel=source.voxel_of(layer, axes))
+    settings.prepare(context)
+    run = model.run(settings, axes, 3 if taken.alpha else context.channels)
+    alone = {letter: place_alone(model, layer, axes, letter, dims) for letter in _ALONE}
+    spans: dict[str, slice] = {}
+    if model.region.kind != WHOLE:
+        index = part_in(model.region, layer, axes, dims).index
+        spans = {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
+    maps, memory = model.options.maps, memory_for(layer, run)
+    return Request(taken, run, alone["T"], maps, alone["Z"], memory, **spans)
+
+
+def _what(model: PanelModel, requests: Sequence[Request]) -> str:
+    several = f"{len(requests)} layers" if len(requests) > 1 else ""
+    alone = [f"{word} {place}" for word, place in requests[0].alone.items()]
+    region = "" if model.region.kind == WHOLE else model.region.kind
+    return ", ".join(filter(None, (several, *alone, region)))
+
+
+# --- layers -----------------------------------------------------------------------------------
+
+
+def is_usable(layer: Layer) -> bool:
+    """Return whether a layer can be filtered."""
+    return source.reason_unusable(layer) is None
+
+
+def inputs_of(selected: Iterable[Layer], layers: Iterable[Layer]) -> tuple[Image, ...]:
+    """Return the images that selected layers stand for, in their order in the viewer.
+
+    A result, and what a panel shows for a while, stand for the layer that they were made from.
+    """
+    layers, selected = list(layers), list(selected)
+    origins = [provenance.first_origin(each, layers) for each in selected]
+    return tuple(each for each in layers if each in origins and is_usable(each))
+
+
+def channels_of(layer: Layer | None, layers: Iterable[Layer]) -> tuple[Image, ...]:
+    """Return the layers that the file of a layer was opened as, such as one for each channel."""
+    layers = list(layers)
+    if layer is None or not _is_input(layer, layers) or (path := source.file_of(layer)) is None:
+        return ()
+    shape = tuple(source.finest(layer).shape)
+    return tuple(
+        each
+        for each in layers
+        if _is_input(each, layers)
+        and source.file_of(each) == path
+        and tuple(source.finest(each).shape) == shape
+    )
+
+
+def _is_input(layer: Layer, layers: Sequence[Layer]) -> bool:
+    return is_usable(layer) and provenance.first_origin(layer, layers) == layer
+
+
+def channels_in_words(layers: Sequence[Image]) -> str:
+    """Return what the layers of a file are called together."""
+    origin = provenance.file_origin(layers[0].metadata)
+    what = "layers" if origin is None or origin.split is None else "channels"
+    number = "Both" if len(layers) == 2 else f"All {len(layers)}"
+    return f"{number} {what} of {Path(source.file_of(layers[0])).name}"
+
+
+def versions_of(layer: Layer, layers: Iterable[Layer]) -> tuple[Layer, ...]:
+    """Return an image and its results, of which only one should be seen at a time."""
+    layers = list(layers)
+    origin = provenance.first_origin(layer, layers)
+    return tuple(
+        each
+        for each in layers
+        if each == origin
+        or (provenance.is_result(each) and provenance.first_origin(each, layers) == origin)
+    )
+
+
+def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, ...]:
+    """Return the layers that would be seen together with new versions of some layers above them."""
+    layers = list(layers)
+    mixed = [each for each in shown if shines_through(each)]
+    return tuple(other for each in mixed for other in versions_of(each, layers) if other.visible)
+
+
+# --- axes, and places along them ------------------------------------------------------------------
+
+
+def axes_of(layer: Layer, labels: Sequence[str] = ()) -> str:
+    """Return the axes of a layer: as typed for it, where they fit, or by labels."""
+    typed = known_of(layer).axes
+    if typed is not None and fits(typed, source.finest(layer).shape):
+        return typed
+    return source.suggest_axes(layer, labels)
+
+
+def fits(axes: str, shape: tuple[int, ...]) -> bool:
+    """Return whether letters are axes of an array."""
+    try:
+        check_axes(axes, shape)
+    except AxesError:
+        return False
+    return True
+
+
+def axes_for(model: PanelModel, layer: Image, dims: Dims) -> str:
+    """Return the axes of one of the layers of a panel, which shows those of the first.
+
+    They are the same, unless its shape or its own labels say otherwise. Raises `AxesError`.
+    """
+    first = model.layers[0] if model.layers else layer
+    axes = check_axes(model.axes, source.finest(first).shape)
+    if layer == first:
+        return axes
+    labelled = source.clear_letters(layer.axis_labels, layer.ndim)
+    same = layer.rgb == first.rgb and source.finest(layer).ndim == source.finest(first).ndim
+    if same and (not labelled or source.suggest_axes(first).startswith(labelled)):
+        return axes
+    return axes_of(layer, dims.axis_labels)
+
+
+def channels_along(axes: str, layer: Image) -> int:
+    """Return the number of channels of a layer, without alpha."""
+    axis, shape = channel_axis(axes), source.finest(layer).shape
+    return 1 if axis is None else min(shape[axis], 3) if source.has_alpha(layer) else shape[axis]
+
+
+def place_alone(model: PanelModel, layer: Image, axes: str, letter: str, dims: Dims) -> int | None:
+    """Return the place along an axis that is filtered alone; None for all of them.
+
+    Raises `LayerError` if the viewer shows no single one.
+    """
+    if letter not in model.options.alone or letter not in axes:
+        return None
+    place, word = source.place_shown(layer, axes, dims, letter), _ALONE[letter]
+    if place is None:
+        raise LayerError(
+            f"The viewer does not show a single {word} of {layer.name!r}: move the {letter} "
+            f"slider to one, or untick Only the {word} shown."
+        )
+    return place
+
+
+def part_in(
+    region: RegionChoice, layer: Image, axes: str, dims: Dims, channel: int | None = None
+) -> Part:
+    """Return the part of a layer that a region is; raises `LayerError` if there is none."""
+    if region.kind == WHOLE:
+        return part_of(axes, source.finest(layer).shape, channel)
+    if region.kind == VIEW:
+        return in_view(layer, axes, dims, channel)
+    plane = region.kind == FLAT
+    return in_rectangle(layer, axes, dims, channel, region.shapes, one_plane=plane)
