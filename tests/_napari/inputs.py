@@ -75,7 +75,6 @@ def choose(box, value):
 def type_sigma(panel, text="10"):
     """Type sigma in a filter's panel."""
     panel.options.noise.edit.setText(text)
-    panel.options.noise.edit.textEdited.emit(text)
 
 
 def layer_names(viewer):

@@ -8,9 +8,9 @@ import pytest
 import napari_gpu_denoise as gd
 from _napari.inputs import Sliced, add_sliced, drive, type_sigma
 from napari_gpu_denoise._napari.denoise import assess
-from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise.assessment.assess import Options
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run.request import Run
@@ -100,7 +100,7 @@ def test_the_record_of_a_result_holds_it(viewer, quick_panel, assessed, run, noi
     assert noted()["mse"] == pytest.approx(found.mse)
     run(panel)
     assert noted(), "also of a later result"
-    panel.options.noise.edit.setText("14")
+    type_sigma(panel, "14")
     run(panel)
     assert not noted(), "not of another run"
     panel.form.controls["step"].value = 3

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from napari_gpu_denoise._napari.layers.axes_input import AxesInput, likely_axes
+from napari_gpu_denoise._napari.inputs import AxesInput
+from napari_gpu_denoise._napari.resolve import likely_axes
 from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, NLMeans
 
 pytestmark = pytest.mark.gui

@@ -8,9 +8,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from _napari.inputs import Sliced, drive, over_time
-from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.run import Request, denoise_layer
 from napari_gpu_denoise._napari.tasks import words_of
 from napari_gpu_denoise.errors import Cancelled, SigmaError
 from napari_gpu_denoise.filters import VBM3D, NLMeans

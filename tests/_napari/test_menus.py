@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari import commands, preferences
-from napari_gpu_denoise._napari.denoise import run as maps
+from napari_gpu_denoise._napari import run as maps
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields

@@ -15,9 +15,9 @@ from _napari.inputs import (
     layer_names,
     type_sigma,
 )
-from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.run import Request, denoise_layer
 from napari_gpu_denoise.filters import Isoline
 from napari_gpu_denoise.run import denoise as runs
 from napari_gpu_denoise.run.request import Run

@@ -112,7 +112,7 @@ def test_colours_and_alpha(viewer, open_panel, run, noisy, kind, pasted):
     viewer.add_image(data, rgb=True, name="cells")
     panel = open_panel()
     assert panel.axes.axes() == "YXS"
-    assert panel.axes.caption.text() == f"{colour.shape[-1]} colour samples, 64 by 80 pixels"
+    assert panel.axes.caption.text() == f"{kind.split()[-1].upper()}, 64 by 80 pixels"
     run(panel)
     result = viewer.layers["cells NL-means"]
     expected = runs.denoise(colour[..., :3], NLMeans(), axes="YXS")

@@ -113,7 +113,7 @@ def test_panel_closed_in_the_middle(viewer, open_panel, qtbot, held, running):
 def test_window_closed_in_the_middle(plugin, make_napari_viewer, click, qtbot, held, noisy):
     viewer = make_napari_viewer()
     viewer.add_image(noisy)
-    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "NL-means")
+    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
     click(panel.run_button)
     worker = panel.runs.worker
     viewer.close()

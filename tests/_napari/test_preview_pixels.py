@@ -53,7 +53,7 @@ def test_measured_noise(lazy):
     run = Run(settings, noise=memory, axes="TYX")
     request = PreviewRequest(Source("", data), run, memory, None, True, False)
     assert request.measures
-    measure_noise(request, SILENT)
+    measure_noise([request], SILENT)
     assert not request.measures
     whole = gd.denoise(image, settings, axes="TYX").image
     assert_array_equal(preview(data, run, memory=memory), whole[2:3, 19:40, 30:55])

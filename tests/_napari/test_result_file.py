@@ -12,8 +12,8 @@ from qtpy.QtWidgets import QFileDialog
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from napari_gpu_denoise._napari import preferences
-from napari_gpu_denoise._napari.denoise.run import Request, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.source import capture
+from napari_gpu_denoise._napari.run import Request, size_of_file, suggested
 from napari_gpu_denoise.run.request import Run
 from zarr_stores import write_store
 

@@ -11,7 +11,6 @@ from napari.layers import Image
 
 from _napari.inputs import layer_names
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_layers
-from napari_gpu_denoise._napari.denoise.run import Denoised, Request
 from napari_gpu_denoise._napari.layers.provenance import (
     METADATA_KEY,
     first_origin,
@@ -20,6 +19,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
 )
 from napari_gpu_denoise._napari.layers.results import NewLayer, shines_through
 from napari_gpu_denoise._napari.layers.source import capture
+from napari_gpu_denoise._napari.run import Denoised, Request
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.run.record import Record, Result

@@ -8,9 +8,9 @@ import pytest
 import tifffile
 
 from _napari.noise_records import estimate
-from napari_gpu_denoise._napari.denoise.run import Request
-from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.run import Request
+from napari_gpu_denoise._napari.snippets import command_with_remarks, python_call
 from napari_gpu_denoise.cli.arguments import build_parser
 from napari_gpu_denoise.cli.commands import chosen_settings
 from napari_gpu_denoise.files import samples

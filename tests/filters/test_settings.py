@@ -8,7 +8,6 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import filters
-from napari_gpu_denoise._napari import commands
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import Settings, setting, setting_fields
@@ -124,7 +123,7 @@ def test_profiles_of_the_filters(kind):
 @pytest.mark.parametrize("name", ["pri_nlm", "PRINLM", "dct3d", "DCT3D"])
 def test_a_removed_filter_names_its_successor(name):
     assert name not in gd.__all__
-    for module in (gd, filters, commands) if name.islower() else (gd, filters):
+    for module in (gd, filters):
         with pytest.raises(SettingsError, match="was removed: use BM4D with profile='fast'"):
             getattr(module, name)
     gd.BM4D.of(profile="fast")

@@ -14,8 +14,7 @@ from qtpy.QtCore import QEvent, QSize, Qt
 from qtpy.QtGui import QAction, QKeySequence, QShowEvent
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.layers.axes_input import AxesInput
-from napari_gpu_denoise._napari.layers.layer_input import LayerInput
+from napari_gpu_denoise._napari.inputs import AxesInput, LayerInput
 from napari_gpu_denoise._napari.layers.source import Source, capture, finest
 from napari_gpu_denoise._napari.model import PanelModel, known_of
 from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, button, settling_timer, stack

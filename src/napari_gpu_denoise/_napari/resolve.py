@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 from napari.components import Dims
 from napari.layers import Image, Layer
 
-from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.layers import provenance, source
 from napari_gpu_denoise._napari.layers.regions import Part, in_rectangle, in_view, part_of
 from napari_gpu_denoise._napari.layers.results import shines_through
@@ -23,13 +23,16 @@ from napari_gpu_denoise._napari.model import (
     known_of,
     memory_for,
 )
+from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise.assessment.recommend import seconds_on, time_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
-from napari_gpu_denoise.image.axes import channel_axis, check_axes
+from napari_gpu_denoise.image.axes import UNNAMED, channel_axis, check_axes
 from napari_gpu_denoise.opencl.device import Device, was_used
 from napari_gpu_denoise.protocol.filter import Context, Filter
+from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.denoise import CUT
 
+_VOLUME = 4  # slices from which a filter of volumes gains by them
 _ALONE = {"T": "frame", "Z": "slice"}
 
 
@@ -214,6 +217,86 @@ def axes_for(model: PanelModel, layer: Image, dims: Dims) -> str:
     if same and (not labelled or source.suggest_axes(first).startswith(labelled)):
         return axes
     return axes_of(layer, dims.axis_labels)
+
+
+def follows_time(kind: Any) -> bool:
+    """Return whether a filter, if any, uses neighbouring frames by default."""
+    return kind is not None and "T" in kind().joint
+
+
+def needs_slices(kind: Any) -> bool:
+    """Return whether a filter, if any, works on volumes."""
+    return kind is not None and "Z" in kind().joint
+
+
+def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
+    """Return likely letters for unnamed axes, and their meaning in words.
+
+    `axes` are as `check_axes` returns them. Only axes that the filter uses are offered, if `kind`
+    is one.
+    """
+    unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
+    slices = needs_slices(kind)
+    if ("Z" if slices else "T") in axes:
+        return {}
+    fields = () if kind is None else setting_fields(kind)
+    meanings: dict[str, str] = {}
+    if slices:
+        timed = {"TZ": "a time-lapse of volumes", "CZ": "volumes in several channels"}
+        meanings = ({}, {"Z": "slices of a volume"}, timed)[min(len(unknown), 3) % 3]
+    elif len(unknown) == 1:
+        meanings = {"T": "a time-lapse"}
+        if kind is None or any(each.metadata["needs_axis"] == "Z" for each in fields):
+            meanings["Z"] = "slices of a volume"
+    elif len(unknown) == 2:
+        meanings = {"TZ": "a time-lapse of volumes", "TC": "a time-lapse in several channels"}
+    elif not unknown and follows_time(kind) and "Z" in axes and shape[axes.index("Z")] > 1:
+        # What a file calls slices is often time.
+        unknown, axes = [axes.index("Z")], axes.replace("Z", UNNAMED)
+        meanings = {"T": "a time-lapse"}
+    found = {}
+    for letters, meaning in meanings.items():
+        if not set(letters) & set(axes):
+            named = list(axes)
+            for i, letter in zip(unknown, letters, strict=True):
+                named[i] = letter
+            found["".join(named)] = meaning
+    return found
+
+
+def describe_axes(axes: str, shape: tuple[int, ...]) -> str:
+    """Return the meaning of axes in words, such as ``"16 time points, 192 by 208 pixels"``."""
+    lengths, known = dict(zip(axes, shape, strict=True)), source.AXIS_WORDS
+    named = [(lengths[letter], known[letter]) for letter in axes if letter in known]
+    colours = {(3, known["S"]): "RGB", (4, known["S"]): "RGBA"}
+    words = [colours.get(each, f"{each[0]} {each[1]}{'s' * (each[0] != 1)}") for each in named]
+    used = {*source.AXIS_WORDS, *"YX"}
+    independent = math.prod(n for a, n in zip(axes, shape, strict=True) if a not in used)
+    if independent > 1:
+        words.append(f"{independent} independent planes")
+    size = f"{lengths['Y']} by {lengths['X']} pixels"
+    return ", ".join([*words, size])
+
+
+def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str, str]) -> str:
+    """Return advice on unnamed axes, in bold if the filter needs them."""
+    if follows_time(kind) and "T" not in axes:
+        works = f"{kind.title} works along time"
+        if not found:
+            return f". {works}: without an axis T each image is filtered alone."
+        return f". <b>{works}: name the time axis T, as in {' or '.join(found)}.</b>"
+    if needs_slices(kind) and "Z" not in axes:
+        works = f"{kind.title} works on volumes"
+        if not found:
+            other = "VBM3D for time-lapses" if "T" in axes else "BM3D for images"
+            return f". {works}: use {other}."
+        return f". <b>{works}: name the slices Z, as in {' or '.join(found)}.</b>"
+    hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
+    if hints:
+        return f". {hints[0].upper()}{hints[1:]}."
+    alone = not (kind is None or follows_time(kind) or needs_slices(kind))
+    volume = "Z" in axes and shape[axes.index("Z")] >= _VOLUME
+    return ". BM4D filters all slices of a volume together." * (alone and volume)
 
 
 def channels_along(axes: str, layer: Image) -> int:

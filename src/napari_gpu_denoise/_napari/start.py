@@ -13,12 +13,12 @@ from qtpy.QtWidgets import QFrame, QVBoxLayout
 from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
-from napari_gpu_denoise._napari.denoise.run import Request
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import finest, no_layer
 from napari_gpu_denoise._napari.model import WHOLE, Options, PanelModel, RegionChoice
 from napari_gpu_denoise._napari.resolve import expected, request_of
+from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise._napari.tasks import Outcome, Task, words_of
 from napari_gpu_denoise._napari.wording import REMEDIES_IN_DENOISE
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, time_in_words

@@ -10,12 +10,11 @@ from typing import Any
 from qtpy import QtWidgets
 from qtpy.QtCore import Signal
 
-from napari_gpu_denoise._napari import parts
+from napari_gpu_denoise._napari import parts, snippets
 from napari_gpu_denoise._napari.batch.rows import Row
-from napari_gpu_denoise._napari.denoise import remembered, snippets
+from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
-from napari_gpu_denoise._napari.noise import snippets as code
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
@@ -44,7 +43,7 @@ _FILTER_TIP = (
     "The filter for all files. As recommended for each file: each is measured and filtered as the "
     "panel Denoise would, and its row says by which filter."
 )
-ALL_AXES = "TZCYXS"
+_ALL_AXES = "TZCYXS"
 
 
 class BatchForm(QtWidgets.QWidget):
@@ -62,7 +61,7 @@ class BatchForm(QtWidgets.QWidget):
         )
         self.existing = parts.choice(_EXISTING, _EXISTING_TIP)
         self.existing.setAccessibleName("Existing results")
-        self.filter = FilterChoice((Recommended, *FILTERS), _FILTER_TIP, ALL_AXES)
+        self.filter = FilterChoice((Recommended, *FILTERS), _FILTER_TIP, _ALL_AXES)
         self.axes = QtWidgets.QLineEdit(
             accessibleName="Axes",
             placeholderText="read from each file",
@@ -157,9 +156,9 @@ def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
     }
     listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
     return (
-        f"{code.IMPORT}\nfiles = [\n{listed}]\n"
+        f"{snippets.IMPORT}\nfiles = [\n{listed}]\n"
         f"report = gd.run_batch(files, {snippets.constructor(run.filter)}"
-        f"{code.arguments(given)})\n"
+        f"{snippets.arguments(given)})\n"
         "for file in report.failed:\n    print(file.input, file.error)\n"
     )
 

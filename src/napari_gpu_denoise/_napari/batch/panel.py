@@ -17,12 +17,7 @@ from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.batch import rows as listed
-from napari_gpu_denoise._napari.batch.form import (
-    ALL_AXES,
-    BatchForm,
-    command_with_remarks,
-    python_call,
-)
+from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import file_of
@@ -352,8 +347,7 @@ class BatchPanel(Panel):
     def _follow_axes(self) -> None:
         """Offer the settings that the axes of any file allow."""
         axes = {axis for row in self.files.rows if row.header for axis in row.header.axes}
-        named = self.form.axes.text().upper() or "".join(sorted(axes))
-        self.form.filter.set_axes(named or ALL_AXES)
+        self.form.filter.set_axes(self.form.axes.text().upper() or "".join(sorted(axes)))
 
     def _add_folder(self) -> None:
         if name := self.form.ask_folder("Folder of images to denoise"):

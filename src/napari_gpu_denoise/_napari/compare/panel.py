@@ -23,8 +23,8 @@ from napari_gpu_denoise._napari.compare.pair import (
     profile,
     results_in,
 )
+from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.layer_input import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.panel import LayerPanel

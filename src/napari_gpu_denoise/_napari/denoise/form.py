@@ -14,7 +14,7 @@ from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.denoise.remembered import OF_IMAGE, last, without_image
-from napari_gpu_denoise._napari.denoise.run import offer_of
+from napari_gpu_denoise._napari.run import offer_of
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -147,7 +147,7 @@ class SettingsForm(QtWidgets.QWidget):
 class FilterChoice(QtWidgets.QWidget):
     """A list of filters, and below it the settings of the one that is chosen.
 
-    Each starts with the settings of its last run.
+    Each starts with the settings of its last run. `axes` are those to assume where none are known.
     """
 
     changed = Signal()
@@ -157,7 +157,7 @@ class FilterChoice(QtWidgets.QWidget):
         self.box = parts.narrow(parts.choice({kind.title: kind for kind in kinds}, tip))
         self.box.setAccessibleName("Filter")
         self._forms: dict[type, SettingsForm] = {}
-        self._axes = axes
+        self._axes = self._usual = axes
         self._layout = QtWidgets.QVBoxLayout(self)
         parts.stack(self._layout, (parts.form_layout({"Filter": self.box}),), spacing=8)
         self.box.currentIndexChanged.connect(self._show)
@@ -184,6 +184,7 @@ class FilterChoice(QtWidgets.QWidget):
 
     def set_axes(self, axes: str) -> None:
         """Enable the settings that some axes allow."""
+        axes = axes or self._usual
         if axes != self._axes:
             self._axes = axes
             self.form.set_axes(axes)

@@ -86,7 +86,7 @@ class NoiseInput(QtWidgets.QWidget):
         self.caption = parts.Caption()
         line = parts.row_of(self.mode, self.edit, self.button, spacing=4, shares=(3, 2))
         parts.stack(QtWidgets.QVBoxLayout(self), (line, self.caption), spacing=2)
-        self.edit.textEdited.connect(lambda text: self._set(kind=TYPED, typed=text))
+        self.edit.textChanged.connect(lambda text: self._set(kind=TYPED, typed=text))
         self.mode.currentIndexChanged.connect(lambda _: self.choose(self.mode.currentData()))
         self.button.clicked.connect(self.wanted)
         self.set_unused("")
@@ -141,7 +141,8 @@ class NoiseInput(QtWidgets.QWidget):
             self.mode.setCurrentIndex(self.mode.findData(noise.kind))
         text = noise.typed if noise.kind == TYPED and self.mode.isEnabled() else ""
         if self.edit.text() != text:
-            self.edit.setText(text)
+            with QSignalBlocker(self.edit):
+                self.edit.setText(text)
         self.explain(None)
 
 

@@ -16,9 +16,7 @@ from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
-from napari_gpu_denoise._napari.denoise.run import Request, offer_of
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
-from napari_gpu_denoise._napari.denoise.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
@@ -26,6 +24,8 @@ from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_
 from napari_gpu_denoise._napari.parts import Caption, button, form_layout, row_of, ruler, wrapped
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.resolve import Problem, Resolved, resolve
+from napari_gpu_denoise._napari.run import Request, offer_of
+from napari_gpu_denoise._napari.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import FILTERS
@@ -123,6 +123,7 @@ class FilterPanel(RunPanel):
         self.summary.setText(kind.summary)
         self.axes.set_kind(kind)
         offer = offer_of(kind)
+        self.maps.setChecked(False)
         self.maps.setHidden(offer is None)
         self.maps.setText("" if offer is None else offer.label)
         self.maps.setToolTip("" if offer is None else wrapped(offer.tip))

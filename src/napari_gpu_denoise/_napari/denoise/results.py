@@ -13,10 +13,10 @@ from napari.viewer import Viewer
 from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, preferences
-from napari_gpu_denoise._napari.denoise.run import Request, size_of_file, suggested
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
 from napari_gpu_denoise._napari.layers.results import NewLayer, Replaced, add_layer, shines_through
 from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
+from napari_gpu_denoise._napari.run import Request, size_of_file, suggested
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.protocol.settings import size_in_words

@@ -8,12 +8,12 @@ from typing import Any
 from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
-from napari_gpu_denoise._napari.denoise.run import Request, denoise_layer, report
+from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers.provenance import identity
-from napari_gpu_denoise._napari.layers.region_input import REGIONS, RegionInput
 from napari_gpu_denoise._napari.model import WHOLE
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
+from napari_gpu_denoise._napari.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.run.progress import Step

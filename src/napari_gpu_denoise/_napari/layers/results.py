@@ -11,23 +11,11 @@ import numpy as np
 from napari.layers import Layer
 from napari.viewer import Viewer
 
-from napari_gpu_denoise._napari.layers import arrays
-from napari_gpu_denoise._napari.layers.provenance import (
-    HISTORY,
-    MAP,
-    METADATA_KEY,
-    SOURCE,
-    SOURCE_ID,
-    identity,
-    is_renamed,
-    made_from,
-    name_of,
-    record_of,
-)
+from napari_gpu_denoise._napari.layers import arrays, provenance
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
 
 # Of records whose result is made anew.
-_SAME = ("filter", "frame", "slice", "rows", "columns", MAP, SOURCE_ID)
+_SAME = ("filter", "frame", "slice", "rows", "columns", provenance.MAP, provenance.SOURCE_ID)
 _COVERING = ("opaque", "translucent", "translucent_no_depth")
 
 
@@ -72,10 +60,10 @@ def add_layer(
     viewer: Viewer,
     source: Source,
     new: NewLayer,
-    provenance: dict[str, Any],
+    record: dict[str, Any],
     keep: bool = True,
 ) -> Replaced | None:
-    """Add a layer above its source, with its provenance under `METADATA_KEY`.
+    """Add a layer above its source, with its record under `METADATA_KEY`.
 
     Where the source is itself a result, the records of how it was made are kept, oldest first.
     Unless `keep`, a layer that the same filter made from the same source, and that still has the
@@ -83,17 +71,17 @@ def add_layer(
     """
     attributes = {key: source.attributes[key] for key in PLACE if key in source.attributes}
     attributes |= new.attributes
-    provenance = {**provenance, SOURCE: source.name, SOURCE_ID: source.identity}
+    record = {**record, provenance.SOURCE: source.name, provenance.SOURCE_ID: source.identity}
     if new.title:
-        provenance[MAP] = new.title
-    earlier = source.attributes["metadata"].get(METADATA_KEY)
+        record[provenance.MAP] = new.title
+    earlier = source.attributes["metadata"].get(provenance.METADATA_KEY)
     if earlier is not None:
-        last = {name: value for name, value in earlier.items() if name != HISTORY}
-        provenance[HISTORY] = [*earlier.get(HISTORY, ()), last]
-    attributes["metadata"] = {**source.attributes["metadata"], METADATA_KEY: provenance}
-    attributes["name"] = name_of(provenance)
+        last = {name: value for name, value in earlier.items() if name != provenance.HISTORY}
+        record[provenance.HISTORY] = [*earlier.get(provenance.HISTORY, ()), last]
+    attributes["metadata"] = {**source.attributes["metadata"], provenance.METADATA_KEY: record}
+    attributes["name"] = provenance.name_of(record)
     # What is in a file stays there, and is shown.
-    found = None if keep or isinstance(new.data, list) else _earlier(viewer, new, provenance)
+    found = None if keep or isinstance(new.data, list) else _earlier(viewer, new, record)
     if found is not None:
         return _replace(viewer, found, new, attributes)
     shown, place = _shown(viewer, source), _place(viewer, source)
@@ -110,11 +98,12 @@ def add_layer(
 def _shown(viewer: Viewer, source: Source) -> bool:
     """Return whether a result is shown at first: as its source, or where that hides behind one."""
     layer = _layer_of(viewer, source)
-    return layer is None or layer.visible or bool(made_from(layer, viewer.layers))
+    return layer is None or layer.visible or bool(provenance.made_from(layer, viewer.layers))
 
 
 def _layer_of(viewer: Viewer, source: Source) -> Layer | None:
-    return next((each for each in viewer.layers if identity(each) == source.identity), None)
+    found = (e for e in viewer.layers if provenance.identity(e) == source.identity)
+    return next(found, None)
 
 
 def _place(viewer: Viewer, source: Source) -> int:
@@ -124,24 +113,26 @@ def _place(viewer: Viewer, source: Source) -> int:
         return len(viewer.layers)
     place, family = viewer.layers.index(layer) + 1, {source.identity}
     for each in viewer.layers[place:]:
-        if record_of(each).get(SOURCE_ID) not in family:
+        if provenance.record_of(each).get(provenance.SOURCE_ID) not in family:
             break
-        family.add(identity(each))
+        family.add(provenance.identity(each))
         place += 1
     return place
 
 
-def _earlier(viewer: Viewer, new: NewLayer, provenance: dict[str, Any]) -> Layer | None:
+def _earlier(viewer: Viewer, new: NewLayer, record: dict[str, Any]) -> Layer | None:
     """Return the newest layer that the same run made; none that was renamed or worked on."""
     same = [provenance.get(key) for key in _SAME]
     axes = new.data.ndim - bool(new.attributes.get("rgb"))
-    for each in reversed(made_from(provenance[SOURCE_ID], viewer.layers)):
-        record = record_of(each)
+    made = provenance.made_from(record[provenance.SOURCE_ID], viewer.layers)
+    for each in reversed(made):
+        known = provenance.record_of(each)
         fits = type(each).__name__.lower() == new.kind and each.ndim == axes
         fits = fits and not getattr(each, "multiscale", False)
         rgb = bool(new.attributes.get("rgb")) == bool(getattr(each, "rgb", False))
-        if [record.get(key) for key in _SAME] == same and fits and rgb:
-            return None if is_renamed(each) or made_from(each, viewer.layers) else each
+        if [known.get(key) for key in _SAME] == same and fits and rgb:
+            used = provenance.is_renamed(each) or provenance.made_from(each, viewer.layers)
+            return None if used else each
     return None
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
-from napari_gpu_denoise._napari.layers.regions import Part
-from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.noise.plots import load_library
+from napari_gpu_denoise._napari.run import NoiseRequest
 from napari_gpu_denoise.assessment.recommend import Advice, recommend
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
 from napari_gpu_denoise.image.axes import channel_axis
@@ -189,22 +188,6 @@ def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
         return noise_spectrum(plane)
     except DenoiseError:
         return None
-
-
-@dataclass(frozen=True)
-class NoiseRequest:
-    """All that a measurement needs: a part of a layer, without alpha, and how to measure it.
-
-    It holds no napari or Qt objects. `axes` are those of the whole layer, `model` and
-    `device` as `estimate_noise` takes them. A `flat` part holds no object.
-    """
-
-    source: Source
-    axes: str
-    part: Part
-    model: str
-    flat: bool
-    device: int | str | None
 
 
 @dataclass(frozen=True)

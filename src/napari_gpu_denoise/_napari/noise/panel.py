@@ -12,16 +12,17 @@ from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, parts, preferences
+from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers import regions
-from napari_gpu_denoise._napari.layers.region_input import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers.source import MOVES
 from napari_gpu_denoise._napari.model import FLAT, WHOLE, memory_of
 from napari_gpu_denoise._napari.noise import plots, rows
-from napari_gpu_denoise._napari.noise.measuring import Measurement, NoiseRequest, measure
+from napari_gpu_denoise._napari.noise.measuring import Measurement, measure
 from napari_gpu_denoise._napari.noise.plots import Plot
-from napari_gpu_denoise._napari.noise.snippets import noise_call
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.resolve import channels_along, part_in
+from napari_gpu_denoise._napari.run import NoiseRequest
+from napari_gpu_denoise._napari.snippets import noise_call
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise.assessment.recommend import Advice
 from napari_gpu_denoise.errors import DenoiseError

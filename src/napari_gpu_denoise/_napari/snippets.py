@@ -1,21 +1,24 @@
-"""A run as text: the Python call and the command line that do the same."""
+"""Runs and measurements as text: the Python calls and the command lines that do the same."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import subprocess
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
-from napari_gpu_denoise._napari.denoise.run import Request, offer_of
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
-from napari_gpu_denoise._napari.noise import snippets as code
-from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise._napari.run import NoiseRequest, Request, offer_of
+from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
-from napari_gpu_denoise.files.formats import beside
+from napari_gpu_denoise.image.axes import check_axes
+from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
+
+IMPORT = "import napari_gpu_denoise as gd\n"
 
 _LOOKS = ("colormap", "contrast_limits", "blending")
 
@@ -26,7 +29,7 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result, ``maps`` the maps of the filter.
     """
     run, alpha = request.run, request.source.alpha
-    given = {**noise_argument(run), **code.axes_argument(run.axes)}
+    given = {**noise_argument(run), **axes_argument(run.axes)}
     chosen = run.filter.as_arguments()
     common = common_arguments(run)
     image, numpy, rest = "image", "", ""
@@ -39,25 +42,25 @@ def python_call(request: Request) -> str:
         rest = f"denoised = np.concatenate([denoised, image[{part}..., 3:]], axis=-1)\n"
     if not request.cut:
         given |= chosen | common
-        call = f"{run.filter.name}({image}{code.arguments(given)})"
+        call = f"{run.filter.name}({image}{arguments(given)})"
     else:
         given |= {name: _span(at) for name, at in request.cut.items()} | common
-        call = f"denoise({image}, {constructor(run.filter)}{code.arguments(given)}).image"
+        call = f"denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
     if request.maps and run.filter.name == "isoline":
         given |= chosen
         given.pop("dtype", None)
-        rest += f"maps = gd.isoline_maps({image}{code.arguments(given)})\n"
+        rest += f"maps = gd.isoline_maps({image}{arguments(given)})\n"
     elif request.maps:
         shown = constructor(replace(run.filter, show="pixels"))
         given = {k: v for k, v in given.items() if k not in chosen or k in request.cut}
         given["dtype"] = "float32"
-        rest += f"maps = gd.denoise({image}, {shown}{code.arguments(given)}).image\n"
-    head = f"{code.IMPORT}{numpy}\n{code.image_of(request.source)}"
+        rest += f"maps = gd.denoise({image}, {shown}{arguments(given)}).image\n"
+    head = f"{IMPORT}{numpy}\n{image_of(request.source)}"
     return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
 
 
 def _span(at: int | slice) -> Any:
-    return code.Code(f"slice({at.start}, {at.stop})") if isinstance(at, slice) else at
+    return Code(f"slice({at.start}, {at.stop})") if isinstance(at, slice) else at
 
 
 def constructor(settings: Any) -> str:
@@ -72,7 +75,7 @@ def _adding(request: Request) -> str:
     source, where = request.source, ", ".join(map(repr, PLACE))
     given = {"name": request.name}
     looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
-    given |= {name: code.Code(f"layer.{name}") for name in looks}
+    given |= {name: Code(f"layer.{name}") for name in looks}
     if source.attributes.get("rgb"):
         given["rgb"] = True
     lines = f"layer = viewer.layers[{source.name!r}]\n"
@@ -80,7 +83,7 @@ def _adding(request: Request) -> str:
     if request.cut and source.attributes:
         first = request.placed.attributes["translate"]
         lines += f"place['translate'] = {tuple(round(float(each), 9) for each in first)}\n"
-    return f"{lines}viewer.add_image(denoised{code.arguments(given)}, **place)\n"
+    return f"{lines}viewer.add_image(denoised{arguments(given)}, **place)\n"
 
 
 def noise_argument(run: Run) -> dict[str, Any]:
@@ -89,7 +92,7 @@ def noise_argument(run: Run) -> dict[str, Any]:
         return {"sigma": run.sigma}
     if run.noise is None:
         return {}
-    return {"noise": run.noise if isinstance(run.noise, str) else code.model_code(run.noise.models)}
+    return {"noise": run.noise if isinstance(run.noise, str) else model_code(run.noise.models)}
 
 
 def common_arguments(run: Run) -> dict[str, Any]:
@@ -112,7 +115,7 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     run, path = request.run, _file(request.source)
     named = path or "INPUT.tif"
     remarks = [] if path else [f"Replace INPUT.tif by the name of a {FORMAT_NAMES} file."]
-    target = beside(named, run.filter.name.replace("_", "-"))
+    target = formats.beside(named, run.filter.name.replace("_", "-"))
     if path in [str(samples.path(each)) for each in samples.names()]:
         target = os.path.basename(target)
     elif os.path.exists(target):
@@ -179,3 +182,61 @@ def noise_option(run: Run) -> list[str]:
     if sigma is None:
         return ["--noise", noise.name]
     return ["--sigma", ",".join(map(str, sigma)) if isinstance(sigma, tuple) else str(sigma)]
+
+
+def noise_call(request: NoiseRequest, function: str, estimate: NoiseEstimate | None) -> str:
+    """Return Python lines that measure noise, and filter with it by a public `function`.
+
+    Of a flat region the lines hold the numbers of `estimate`; without it `LayerError` is raised.
+    """
+    part = request.part
+    lines = image_of(request.source)
+    if request.flat:
+        if estimate is None:
+            raise LayerError("The region is not measured yet: wait for its numbers.")
+        lines += f"# in {part.place}\nnoise = {model_code(estimate.models)}\n"
+    else:
+        given = axes_argument(part.axes)
+        if request.model != "auto":
+            given["model"] = request.model
+        lines += f"noise = gd.estimate_noise(image{part.code}{arguments(given)})\n"
+        lines += "print(noise.summary())\n"
+    image = "image[..., :3]" if request.source.alpha else "image"
+    given = {**axes_argument(request.axes), "noise": Code("noise")}
+    return f"{IMPORT}\n{lines}denoised = gd.{function}({image}{arguments(given)})\n"
+
+
+class Code(str):
+    """Text that is put into code without quotes."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def image_of(source: Source) -> str:
+    """Return a line that takes the data of a layer from ``viewer``."""
+    level = "[0]" if source.multiscale else ""
+    numbers = ".astype('uint8')" if source.boolean else ""
+    return f"image = viewer.layers[{source.name!r}].data{level}{numbers}\n"
+
+
+def axes_argument(axes: str) -> dict[str, str]:
+    """Return the argument that names axes; none where they are the default."""
+    return {} if axes == check_axes(None, (1,) * len(axes)) else {"axes": axes}
+
+
+def model_code(models: tuple[NoiseModel, ...]) -> Code:
+    """Return noise models as code: one, or a tuple of one per channel."""
+    codes = []
+    for model in models:
+        values = {each.name: (getattr(model, each.name), each.default) for each in fields(model)}
+        given = {name: value for name, (value, default) in values.items() if value != default}
+        codes.append(f"gd.{type(model).__name__}({arguments(given).removeprefix(', ')})")
+    return Code(codes[0] if len(codes) == 1 else f"({', '.join(codes)})")
+
+
+def arguments(given: dict[str, Any]) -> str:
+    """Return keyword arguments as code, after a first argument."""
+    return "".join(f", {name}={value!r}" for name, value in given.items())

@@ -16,6 +16,7 @@ from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import SOURCE, name_of
+from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import Outcome, doing
@@ -118,6 +119,22 @@ class Request:
     def name(self) -> str:
         """The name of the result."""
         return name_of({SOURCE: self.source.name, "filter": self.run.filter.name})
+
+
+@dataclass(frozen=True)
+class NoiseRequest:
+    """All that a measurement needs: a part of a layer, without alpha, and how to measure it.
+
+    It holds no napari or Qt objects. `axes` are those of the whole layer, `model` and
+    `device` as `estimate_noise` takes them. A `flat` part holds no object.
+    """
+
+    source: Source
+    axes: str
+    part: Part
+    model: str
+    flat: bool
+    device: int | str | None
 
 
 def size_of_file(request: Request, largest: int) -> int:

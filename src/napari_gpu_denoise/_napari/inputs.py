@@ -1,0 +1,322 @@
+"""Controls of panels: which layers, their axes, and which region of them."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from napari.layers import Layer, Shapes
+from napari.viewer import Viewer
+from qtpy.QtCore import QSignalBlocker, Qt, Signal
+from qtpy.QtWidgets import QComboBox, QLineEdit, QPushButton, QVBoxLayout, QWidget
+
+from napari_gpu_denoise._napari import docks, parts, resolve
+from napari_gpu_denoise._napari.layers import provenance, source
+from napari_gpu_denoise._napari.layers.file_axes import FileAxes
+from napari_gpu_denoise._napari.model import FLAT, RECTANGLE, VIEW, WHOLE, RegionChoice
+from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise.errors import AxesError
+from napari_gpu_denoise.image.axes import check_axes
+
+_MOST_SUGGESTIONS = 2
+_LETTERS = (
+    "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
+    "RGB, Y, X. Any other letter, or a dot, marks independent planes."
+)
+#: Choices, by their text.
+REGIONS = {
+    "Whole layer": WHOLE,
+    "Current view": VIEW,
+    "Rectangle in a Shapes layer": RECTANGLE,
+}
+_DRAWN = RECTANGLE, FLAT
+
+
+class LayerChoice(QComboBox):
+    """A list of some of the viewer's layers."""
+
+    chosen = Signal()
+
+    def __init__(self, tip: str):
+        super().__init__(toolTip=parts.wrapped(tip))
+        self._layers: list[Layer] = []
+        parts.narrow(self)
+        self.currentIndexChanged.connect(lambda _: self.chosen.emit())
+
+    def layer(self) -> Layer | None:
+        """Return the layer chosen, or None."""
+        index = self.currentIndex()
+        return self._layers[index] if 0 <= index < len(self._layers) else None
+
+    def offer(
+        self, layers: list[Layer], keep: bool = True, names: Sequence[str] | None = None
+    ) -> None:
+        """List layers, by their names; the choice stays if it is to be kept and is among them."""
+        before = self.layer()
+        with QSignalBlocker(self):
+            self.clear()
+            self._layers = layers
+            self.addItems(names or [layer.name for layer in layers])
+            self.setCurrentIndex(layers.index(before) if keep and before in layers else 0)
+        if self.layer() is not before:
+            self.chosen.emit()
+
+    def choose(self, layer: Layer) -> None:
+        """Choose a layer of the list."""
+        self.setCurrentIndex(self._layers.index(layer))
+
+
+class LayerInput(QComboBox):
+    """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
+
+    Above them are groups of layers that can be filtered together: those that are selected, and
+    those of one file, such as its channels. At first the layers are chosen that the selection
+    stands for; with `whole_files` one of them together with the others of its file.
+    """
+
+    chosen = Signal()
+
+    def __init__(self, viewer: Viewer, tip: str, *, whole_files: bool = False):
+        super().__init__(toolTip=parts.wrapped(tip), placeholderText="No image layer")
+        self._viewer = viewer
+        self._whole_files = whole_files
+        self._items: list[tuple[Layer, ...]] = []
+        self._last: tuple[Layer, ...] = ()
+        parts.narrow(self)
+        self.currentIndexChanged.connect(self._tell)
+        self.refresh()
+
+    def layer(self) -> Layer | None:
+        """Return the layer chosen, the first one of several, or None."""
+        return next(iter(self.layers()), None)
+
+    def layers(self) -> tuple[Layer, ...]:
+        """Return all layers chosen."""
+        index = self.currentIndex()
+        return self._items[index] if 0 <= index < len(self._items) else ()
+
+    def choose(self, *layers: Layer) -> None:
+        """Choose layers; if one is not there, or cannot be filtered, nothing changes."""
+        there = self.listed()
+        if layers and all(each in there and resolve.is_usable(each) for each in layers):
+            self._show(layers)
+
+    def follow_selection(self, event: object = None) -> None:
+        """Choose what is selected in the viewer, unless that are results of what is chosen."""
+        self.refresh()
+        wanted, selection = self.wanted(), self._viewer.layers.selection
+        if set(wanted) & set(selection) or not set(wanted) <= set(self.layers()):
+            self.choose(*wanted)
+
+    def refresh(self, event: object = None) -> None:
+        """Follow the viewer's layers and their selection; the choice stays while it is there."""
+        there = self.listed()
+        stays = bool(self._last) and all(each in there for each in self._last)
+        usable = (each for each in there if resolve.is_usable(each))
+        self._show(self._last if stays else self.wanted() or tuple(usable)[:1])
+
+    def listed(self) -> list[Layer]:
+        """Return the layers in the list, topmost first, as in the layer list beside it."""
+        return [each for each in self._viewer.layers if not provenance.is_temporary(each)][::-1]
+
+    def wanted(self) -> tuple[Layer, ...]:
+        """Return the layers to choose by the viewer's selection."""
+        layers = list(self._viewer.layers)
+        found = resolve.inputs_of(self._viewer.layers.selection, layers)
+        if self._whole_files and len(found) == 1:
+            return resolve.channels_of(found[0], layers) or found
+        return found
+
+    def groups(self, chosen: tuple[Layer, ...]) -> dict[tuple[Layer, ...], str]:
+        """Return layers that can be chosen together, those that are chosen too, and their text."""
+        layers, found = list(self._viewer.layers), {}
+        inputs = resolve.inputs_of(self._viewer.layers.selection, layers)
+        for each in (*inputs[:1], *chosen[:1]):
+            if len(channels := resolve.channels_of(each, layers)) > 1:
+                found[channels] = resolve.channels_in_words(channels)
+        if len(inputs) > 1:
+            found.setdefault(inputs, f"{len(inputs)} selected layers")
+        if len(chosen) > 1:
+            found.setdefault(chosen, f"{len(chosen)} layers")
+        return found
+
+    def _show(self, chosen: tuple[Layer, ...]) -> None:
+        """List the layers, and choose some of them."""
+        groups = self.groups(chosen)
+        self.blockSignals(True)
+        self.clear()
+        self._items = []
+        for layers, text in groups.items():
+            self._add(layers, text, ", ".join(each.name for each in layers))
+        for layer in self.listed():
+            reason = source.reason_unusable(layer)
+            self._add((layer,), layer.name, reason or provenance.describe(layer) or layer.name)
+            self.model().item(self.count() - 1).setEnabled(reason is None)
+        self.setCurrentIndex(self._items.index(chosen) if chosen in self._items else -1)
+        self.blockSignals(False)
+        self._tell()
+
+    def _add(self, layers: tuple[Layer, ...], text: str, tip: str) -> None:
+        self._items.append(layers)
+        self.addItem(text)
+        self.setItemData(self.count() - 1, parts.wrapped(tip), Qt.ItemDataRole.ToolTipRole)
+
+    def _tell(self, _: int = 0) -> None:
+        if self.layers() != self._last:
+            self._last = self.layers()
+            self.chosen.emit()
+
+
+class AxesInput(QWidget):
+    """Axis letters, and below them their meaning for this layer.
+
+    Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
+    is the entry of FILTERS that the axes are for, if any.
+    """
+
+    #: Letters were typed or clicked.
+    edited = Signal(str)
+    #: The letters, or what they are for, have changed.
+    changed = Signal()
+
+    def __init__(self, kind: Any = None):
+        super().__init__()
+        self._kind = kind
+        #: Shape the axes are for; empty where there is no layer.
+        self.shape: tuple[int, ...] = ()
+        used = "" if kind is None else " Time and slices are used only by settings that need them."
+        self.edit = QLineEdit(toolTip=parts.wrapped(_LETTERS + used), accessibleName="Axes")
+        self.caption = parts.Caption(rich=True)
+        self.buttons = [QPushButton() for _ in range(_MOST_SUGGESTIONS)]
+        for each in self.buttons:
+            each.clicked.connect(lambda _=False, each=each: self.edit.setText(each.text()))
+            each.hide()
+        self.of_file = FileAxes()
+        line = parts.row_of(self.edit, self.of_file, *self.buttons, spacing=4, shares=(1,))
+        parts.stack(QVBoxLayout(self), (line, self.caption), spacing=2)
+        self.edit.textChanged.connect(self.edited)
+        self.edit.textChanged.connect(self._read)
+
+    def set_kind(self, kind: Any) -> None:
+        """Explain the axes for another filter."""
+        self._kind = kind
+        self._read()
+
+    def offer(self, axes: str, shape: tuple[int, ...]) -> None:
+        """Show the axes of a layer of some shape."""
+        # The letters are read together with their shape, once.
+        self.shape = tuple(shape)
+        with QSignalBlocker(self.edit):
+            self.edit.setText(axes)
+        self._read()
+
+    def axes(self) -> str:
+        """Return the axes typed; raises `AxesError` if they do not fit the layer."""
+        return check_axes(self.edit.text(), self.shape)
+
+    def letters(self) -> str:
+        """Return the letters typed, whether they fit or not."""
+        return self.edit.text().upper()
+
+    def _read(self, _: str = "") -> None:
+        found: dict[str, str] = {}
+        text = ""
+        try:
+            if self.shape:
+                axes = self.axes()
+                found = resolve.likely_axes(axes, self.shape, self._kind)
+                text = html.escape(resolve.describe_axes(axes, self.shape), quote=False)
+                text += resolve.advice_on_axes(axes, self.shape, self._kind, found)
+        except AxesError as error:
+            text = html.escape(in_panel(error), quote=False)
+        self.caption.setText(text)
+        offered = [*found.items(), *[("", "")] * _MOST_SUGGESTIONS]
+        for box, (letters, meaning) in zip(self.buttons, offered, strict=False):
+            box.setText(letters)
+            box.setToolTip(parts.wrapped(f"Treat the layer as {meaning}.") if letters else "")
+            box.setVisible(bool(letters))
+        self.changed.emit()
+
+
+class RegionInput(QWidget):
+    """A list of regions; below it, for drawn ones, the Shapes layers and a button to draw."""
+
+    #: Another region was chosen, or it was moved.
+    changed = Signal()
+
+    def __init__(self, viewer: Viewer, choices: Mapping[str, str], tip: str):
+        super().__init__()
+        self._viewer = viewer
+        self.box = parts.narrow(parts.choice(choices, tip), 8)
+        self.box.setAccessibleName("Region")
+        self.shapes = parts.narrow(
+            LayerChoice(
+                "Shapes layer with the region: its selected shape, else the last one. For a "
+                "rotated or round shape, the upright bounding rectangle is used."
+            ),
+            8,
+        )
+        self.shapes.setAccessibleName("Shapes layer")
+        self.shapes.setPlaceholderText("No Shapes layer")
+        self.draw_button = parts.button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
+        self._drawn = parts.holding(parts.row_of(self.shapes, self.draw_button, shares=(1,)))
+        parts.stack(QVBoxLayout(self), (self.box, self._drawn), spacing=4)
+        self._drawn.hide()
+        self.box.currentIndexChanged.connect(self._choose)
+        self.shapes.chosen.connect(self.moved)
+
+    def region(self) -> RegionChoice:
+        """Return the choice."""
+        return RegionChoice(self.box.currentData(), self.shapes.layer())
+
+    def show_region(self, region: RegionChoice) -> None:
+        """Choose a region."""
+        self.box.setCurrentIndex(max(0, self.box.findData(region.kind)))
+        if region.shapes is not None:
+            self.refresh()
+            self.shapes.choose(region.shapes)
+
+    def refresh(self) -> None:
+        """List the Shapes layers of the viewer."""
+        shapes = [each for each in self._viewer.layers if isinstance(each, Shapes)]
+        self.shapes.offer([e for e in reversed(shapes) if not provenance.is_temporary(e)])
+
+    def events(self) -> list[tuple[Any, Any]]:
+        """Return the events of the viewer and of the Shapes layer that move the region."""
+        camera, dims = docks.camera_of(self._viewer).events, self._viewer.dims.events
+        views = (camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order)
+        found = [(event, self._on_view) for event in views]
+        if (shapes := self.shapes.layer()) is not None:
+            found += [(getattr(shapes.events, name), self.moved) for name in source.MOVES]
+            found.append((shapes.selected_data.events.items_changed, self.moved))
+        return found
+
+    def draw(self, layer: Layer | None) -> None:
+        """Start drawing on a Shapes layer for a layer; add it if there is none."""
+        if layer is None:
+            return
+        name = f"region of {layer.name}"
+        named = [shapes for shapes in self._viewer.layers if shapes.name == name]
+        shapes = next((each for each in named if isinstance(each, Shapes)), None)
+        if shapes is None:
+            shapes = source.shapes_on(layer, name, 1 / 200, face_color="transparent")
+            self._viewer.layers.append(shapes)
+        self.refresh()
+        self.shapes.choose(shapes)
+        self._viewer.layers.selection.active = shapes
+        shapes.mode = "add_rectangle"
+
+    def moved(self, event: object = None) -> None:
+        """Tell that a drawn region has changed, if it is chosen."""
+        if self.box.currentData() in _DRAWN:
+            self.changed.emit()
+
+    def _on_view(self, event: object = None) -> None:
+        if self.box.currentData() == VIEW:
+            self.changed.emit()
+
+    def _choose(self, _: int) -> None:
+        self.refresh()
+        self._drawn.setVisible(self.box.currentData() in _DRAWN)
+        self.changed.emit()
