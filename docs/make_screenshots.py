@@ -29,6 +29,7 @@ from qtpy.QtWidgets import QApplication, QMainWindow, QMenu
 from napari_gpu_denoise import NLMeans, denoise
 from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.models import NoiseModel
 
 # Settings of earlier runs do not show, and these are not kept.
@@ -37,6 +38,7 @@ platformdirs.user_config_path = lambda *_: Path(tempfile.mkdtemp())
 IMAGES = Path(__file__).resolve().parent / "images"
 PLUGIN = "napari-gpu-denoise"
 SIZE = (1280, 800)
+FILTER_TITLES = {kind.title for kind in FILTERS}
 
 
 def settle(seconds: float = 0.5) -> None:
@@ -100,6 +102,7 @@ def open_panel(viewer, title: str, path: tuple[str, ...] = ("Filter", "Denoise (
         menu = item(menu, each).menu()
     item(menu, name).trigger()
     docks = viewer.window.dock_widgets
+    name = "Filter (GPU Denoise)" if title in FILTER_TITLES else name
     wait_for(lambda: name in docks)
     panel = docks[name]
     wait_for(lambda: not hasattr(panel, "options") or panel.options.device.caption.text())
@@ -403,7 +406,7 @@ def pictures_of_noise() -> None:
     window.resize(*SIZE)
     panel.target.setCurrentText("BM3D")
     panel.use_button.click()
-    filtering = viewer.window.dock_widgets["BM3D (GPU Denoise)"]
+    filtering = viewer.window.dock_widgets["Filter (GPU Denoise)"]
     wait_for(lambda: filtering.options.device.caption.text())
     filtering.run_button.click()
     wait_for(lambda: not filtering.run_button.isEnabled())

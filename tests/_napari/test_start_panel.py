@@ -11,6 +11,7 @@ from qtpy.QtWidgets import QShortcut
 
 from _napari.conftest import PLUGIN
 from _napari.inputs import choose, layer_names
+from napari_gpu_denoise._napari.layers.provenance import origin_of
 from napari_gpu_denoise._napari.wording import REMEDIES
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import VBM3D
@@ -46,9 +47,11 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, done, tmp_path):
     assert panel.layer.currentText() == "Both layers of a.tif"
     assert "VBM3D" in panel.advice.text() and "4 frames" in panel.advice.text()
     assert panel.run_button.text() == "Denoise 2 layers"
-    assert done(panel) == "2 layers done." and len(viewer.layers) == 4
+    said = done(panel)
+    assert said.startswith("Done in ") and said.endswith(": a VBM3D, a [1] VBM3D.")
+    assert len(viewer.layers) == 4
     for source in pair:
-        (made,) = [layer for layer in viewer.layers if layer.name == f"{source.name} VBM3D"]
+        (made,) = [layer for layer in viewer.layers if origin_of(layer, pair) is source]
         assert_allclose(made.scale, source.scale)
         assert made.blending == "additive" and made.data.std() < source.data.std()
         assert made.metadata[PLUGIN]["axes"] == "TYX"
@@ -81,7 +84,7 @@ def test_more_settings(viewer, start, done, click, qtbot, movie):
     assert more.layer.layers() == tuple(layers) and more.axes.letters() == "TYX"
     assert more.form.settings() == VBM3D.of(profile="fast")
     qtbot.waitUntil(lambda: more.options.device.caption.text() != "")
-    assert done(more) == "2 layers done."
+    assert done(more).endswith(": a VBM3D, b VBM3D.")
     assert {f"{name} VBM3D" for name in "ab"} < set(layer_names(viewer))
 
 

@@ -87,6 +87,7 @@ class BatchForm(QtWidgets.QWidget):
         rows = (
             parts.form_layout({"Results in": folder, "Existing results": self.existing}),
             parts.ruler(),
+            parts.form_layout({"Filter": self.filter.box}),
             self.filter,
             parts.ruler(),
             parts.form_layout({"Axes": self.axes, **self.options.rows}),

@@ -145,7 +145,7 @@ class SettingsForm(QtWidgets.QWidget):
 
 
 class FilterChoice(QtWidgets.QWidget):
-    """A list of filters, and below it the settings of the one that is chosen.
+    """The settings of the filter that is chosen in `box`, a list to be put elsewhere.
 
     Each starts with the settings of its last run. `axes` are those to assume where none are known.
     """
@@ -159,7 +159,7 @@ class FilterChoice(QtWidgets.QWidget):
         self._forms: dict[type, SettingsForm] = {}
         self._axes = self._usual = axes
         self._layout = QtWidgets.QVBoxLayout(self)
-        parts.stack(self._layout, (parts.form_layout({"Filter": self.box}),), spacing=8)
+        parts.stack(self._layout, (), spacing=8)
         self.box.currentIndexChanged.connect(self._show)
         self._show()
 

@@ -76,7 +76,8 @@ class FilterPanel(RunPanel):
 
     def _lay_out(self) -> None:
         head = with_guide(self.summary, lambda: f"methods/{self.filter.kind.name}.md")
-        where = {"Image": self.layer, "Axes": self.axes, "Region": self.region}
+        where = {"Filter": self.filter.box, "Image": self.layer, "Axes": self.axes}
+        where["Region"] = self.region
         reset = row_of(self.batch_button, self.reset_button, before=True)
         top = form_layout({**where, **self.options.rows})
         section = self.options.section

@@ -15,6 +15,7 @@ from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
 from napari_gpu_denoise._napari.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
+from napari_gpu_denoise._napari.wording import duration
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.run.progress import Step
 
@@ -56,7 +57,8 @@ class RunPanel(LayerPanel):
         self.runs.told.connect(self._on_step)
         self.runs.ended.connect(self._on_outcome)
         self.runs.stopped.connect(self._on_stopped)
-        self._count = self._ended = self._failed = 0  # of the runs that were started together
+        self._count = 0  # of the runs that were started together
+        self._outcomes: list[Outcome] = []
         self._left = TimeLeft()
         self.show_running(False)
 
@@ -105,7 +107,7 @@ class RunPanel(LayerPanel):
             return
         self.show_running(True)
         self.results.begin()
-        self._count, self._ended, self._failed = len(requests), 0, 0
+        self._count, self._outcomes = len(requests), []
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
         self.runs.proceed(named)
 
@@ -140,8 +142,7 @@ class RunPanel(LayerPanel):
         self.say(place + self._left.words(step))
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        self._ended += 1
-        self._failed += outcome.error is not None
+        self._outcomes.append(outcome)
         self.show_running(self.runs.running)
         try:
             if outcome.error is not None:
@@ -162,10 +163,12 @@ class RunPanel(LayerPanel):
         """Summarise several runs; empty for a single one."""
         if self._count < 2:
             return ""
-        done = self._ended - self._failed
-        if self._failed:
-            return f"{done} of {self._count} layers done, {self._failed} failed."
-        return f"{done} layers done."
+        done = [each for each in self._outcomes if each.error is None]
+        time = duration(sum(each.seconds for each in self._outcomes))
+        names = ", ".join(each.request.name for each in done)
+        if failed := self._count - len(done):
+            return f"{len(done)} of {self._count} layers done, {failed} failed, in {time}: {names}."
+        return f"Done in {time}: {names}."
 
     def _on_undo(self) -> None:
         self.say("Undone: the result before it is back." if self.results.undone else "Redone.")
@@ -179,7 +182,7 @@ class RunPanel(LayerPanel):
 
     def _on_stopped(self) -> None:
         self.show_running(False)
-        if self._ended:
-            self.say(f"Cancelled after {self._ended} of {self._count} runs, whose results stay.")
+        if ended := len(self._outcomes):
+            self.say(f"Cancelled after {ended} of {self._count} runs, whose results stay.")
         else:
             self.say("Cancelled: no layer was added.")

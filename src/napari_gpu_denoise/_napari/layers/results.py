@@ -122,7 +122,7 @@ def _place(viewer: Viewer, source: Source) -> int:
 
 def _earlier(viewer: Viewer, new: NewLayer, record: dict[str, Any]) -> Layer | None:
     """Return the newest layer that the same run made; none that was renamed or worked on."""
-    same = [provenance.get(key) for key in _SAME]
+    same = [record.get(key) for key in _SAME]
     axes = new.data.ndim - bool(new.attributes.get("rgb"))
     made = provenance.made_from(record[provenance.SOURCE_ID], viewer.layers)
     for each in reversed(made):
