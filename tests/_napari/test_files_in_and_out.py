@@ -20,9 +20,9 @@ import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import Sliced, type_sigma
 from napari_gpu_denoise._napari.compare.pair import first_places
+from napari_gpu_denoise._napari.inputs import attributes_in_file
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
-from napari_gpu_denoise._napari.layers.file_axes import attributes_in_file
 from napari_gpu_denoise._napari.layers.provenance import (
     FILE_KEY,
     METADATA_KEY,

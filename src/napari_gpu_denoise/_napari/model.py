@@ -9,11 +9,13 @@ from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
+from napari.components import Dims
 from napari.layers import Image, Layer, Shapes
 from psygnal import evented
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
+from napari_gpu_denoise._napari.layers.regions import Part, in_rectangle, in_view, part_of
 from napari_gpu_denoise._napari.layers.source import finest
 from napari_gpu_denoise.errors import DenoiseError, SigmaError
 from napari_gpu_denoise.noise.record import NoiseEstimate
@@ -81,6 +83,20 @@ class RegionChoice:
 
     kind: str = WHOLE
     shapes: Shapes | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is all of the layer."""
+        return self.kind == WHOLE
+
+    def part(self, layer: Image, axes: str, dims: Dims, channel: int | None = None) -> Part:
+        """Return the part of a layer that this is; raises `LayerError` if there is none."""
+        if self.whole:
+            return part_of(axes, finest(layer).shape, channel)
+        if self.kind == VIEW:
+            return in_view(layer, axes, dims, channel)
+        plane = self.kind == FLAT
+        return in_rectangle(layer, axes, dims, channel, self.shapes, one_plane=plane)
 
 
 @dataclass(frozen=True)

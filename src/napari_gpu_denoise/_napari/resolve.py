@@ -12,17 +12,8 @@ from napari.components import Dims
 from napari.layers import Image, Layer
 
 from napari_gpu_denoise._napari.layers import provenance, source
-from napari_gpu_denoise._napari.layers.regions import Part, in_rectangle, in_view, part_of
 from napari_gpu_denoise._napari.layers.results import shines_through
-from napari_gpu_denoise._napari.model import (
-    FLAT,
-    VIEW,
-    WHOLE,
-    PanelModel,
-    RegionChoice,
-    known_of,
-    memory_for,
-)
+from napari_gpu_denoise._napari.model import PanelModel, known_of, memory_for
 from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise.assessment.recommend import seconds_on, time_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
@@ -105,8 +96,8 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     run = model.run(settings, axes, 3 if taken.alpha else context.channels)
     alone = {letter: place_alone(model, layer, axes, letter, dims) for letter in _ALONE}
     spans: dict[str, slice] = {}
-    if model.region.kind != WHOLE:
-        index = part_in(model.region, layer, axes, dims).index
+    if not model.region.whole:
+        index = model.region.part(layer, axes, dims).index
         spans = {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
     maps, memory = model.options.maps, memory_for(layer, run)
     return Request(taken, run, alone["T"], maps, alone["Z"], memory, **spans)
@@ -115,7 +106,7 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
 def _what(model: PanelModel, requests: Sequence[Request]) -> str:
     several = f"{len(requests)} layers" if len(requests) > 1 else ""
     alone = [f"{word} {place}" for word, place in requests[0].alone.items()]
-    region = "" if model.region.kind == WHOLE else model.region.kind
+    region = "" if model.region.whole else model.region.kind
     return ", ".join(filter(None, (several, *alone, region)))
 
 
@@ -319,15 +310,3 @@ def place_alone(model: PanelModel, layer: Image, axes: str, letter: str, dims: D
             f"slider to one, or untick Only the {word} shown."
         )
     return place
-
-
-def part_in(
-    region: RegionChoice, layer: Image, axes: str, dims: Dims, channel: int | None = None
-) -> Part:
-    """Return the part of a layer that a region is; raises `LayerError` if there is none."""
-    if region.kind == WHOLE:
-        return part_of(axes, source.finest(layer).shape, channel)
-    if region.kind == VIEW:
-        return in_view(layer, axes, dims, channel)
-    plane = region.kind == FLAT
-    return in_rectangle(layer, axes, dims, channel, region.shapes, one_plane=plane)

@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import finest, no_layer
-from napari_gpu_denoise._napari.model import WHOLE, Options, PanelModel, RegionChoice
+from napari_gpu_denoise._napari.model import Options, PanelModel, RegionChoice
 from napari_gpu_denoise._napari.resolve import expected, request_of
 from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise._napari.tasks import Outcome, Task, words_of
@@ -209,8 +209,11 @@ class StartPanel(RunPanel):
 
     def draw(self, event: object = None) -> None:
         """Show the advice, what is filtered, and how long that takes."""
-        layers, region = self.model.layers, self.model.region.kind
-        words = f"{len(layers)} layers" if len(layers) > 1 else "", region * (region != WHOLE)
+        layers, region = self.model.layers, self.model.region
+        words = (
+            f"{len(layers)} layers" if len(layers) > 1 else "",
+            "" if region.whole else region.kind,
+        )
         self.run_button.setText(f"Denoise {', '.join(filter(None, words))}".rstrip())
         if self._looked is not None:
             self.show_advice(self.advised())

@@ -14,15 +14,7 @@ from qtpy.QtWidgets import QHBoxLayout, QSlider
 
 from napari_gpu_denoise._napari import parts
 from napari_gpu_denoise._napari.compare import overlay
-from napari_gpu_denoise._napari.compare.pair import (
-    Pair,
-    Residual,
-    channels_with,
-    counterpart,
-    partners,
-    profile,
-    results_in,
-)
+from napari_gpu_denoise._napari.compare import pair as pairing
 from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
@@ -50,7 +42,7 @@ class ResultInput(LayerInput):
 
     def listed(self) -> list[Layer]:
         """Return the results, topmost first."""
-        return results_in(self._viewer.layers)
+        return pairing.results_in(self._viewer.layers)
 
     def choose(self, *layers: Layer) -> None:
         """Choose a result, with those of the other channels of its file."""
@@ -73,7 +65,7 @@ class ResultInput(LayerInput):
         """Return the results of all channels of each file by each filter, and their text."""
         groups = {}
         for each in self.listed():
-            found = channels_with(each, self._viewer.layers)
+            found = pairing.channels_with(each, self._viewer.layers)
             title = provenance.filter_title(provenance.record_of(each))
             if len(found) > 1:
                 number = "Both" if len(found) == 2 else f"All {len(found)}"
@@ -121,7 +113,7 @@ class ComparePanel(LayerPanel):
         self._plot_place = QHBoxLayout()
         self._plot_place.setContentsMargins(0, 0, 0, 0)
         self.overlay = overlay.CompareOverlay(self._viewer, self)
-        self._pairs: tuple[Pair, ...] = ()
+        self._pairs: tuple[pairing.Pair, ...] = ()
         self._drawn: Shapes | None = None
         self._bound = False
         self._plot: Any = None
@@ -148,7 +140,7 @@ class ComparePanel(LayerPanel):
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
         after = self.layer.layer()
-        found, names = [] if after is None else partners(after, self._viewer.layers), None
+        found, names = [] if after is None else pairing.partners(after, self._viewer.layers), None
         if len(self.layer.layers()) > 1:
             found = [
                 each
@@ -230,21 +222,23 @@ class ComparePanel(LayerPanel):
                 layers.selection.active = pair.after
                 self.say(f"Added: {looks['name']}.")
 
-        Loading(Residual(Pair(pair.before, pair.after)).kept, add, self)
+        Loading(pairing.Residual(pairing.Pair(pair.before, pair.after)).kept, add, self)
 
     def _take_result(self) -> None:
         self.offer_partners(keep=False)
         self._take_pair()
 
     @property
-    def _pair(self) -> Pair | None:
+    def _pair(self) -> pairing.Pair | None:
         """The pair shown; of several, that of the selected channel."""
         return next(iter(self._pairs), None)
 
     def _take_pair(self) -> None:
         before, results, layers = self.before.layer(), self.layer.layers(), self._viewer.layers
         known = {(each.before, each.after): each for each in self._pairs}
-        found = [] if before is None else [(counterpart(before, e, layers), e) for e in results]
+        found = (
+            [] if before is None else [(pairing.counterpart(before, e, layers), e) for e in results]
+        )
         found = [each for each in found if each[0] is not None]
         if set(found) == known.keys():
             return
@@ -252,7 +246,7 @@ class ComparePanel(LayerPanel):
         first = results[0] if results else None
         if self._drawn is not None and (first is None or self._drawn.ndim != first.ndim):
             self._drop_profile()
-        self._pairs = tuple(Pair(*each) for each in found)
+        self._pairs = tuple(pairing.Pair(*each) for each in found)
         self._sort_pairs()
         self._show()
 
@@ -361,7 +355,7 @@ class ComparePanel(LayerPanel):
         if axes is None or len(corners) < 2 or not np.ptp(corners, axis=0).any():
             return
         shown = overlay.slice_shown(self._viewer, pair.after)
-        curves, distance = profile(pair, corners, shown, axes)
+        curves, distance = pairing.profile(pair, corners, shown, axes)
         if self._plot is None:
             from napari_gpu_denoise._napari.noise.plots import Plot
 

@@ -11,7 +11,7 @@ import napari.viewer
 from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
 
-from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari import docks, preferences, snippets
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
@@ -25,7 +25,6 @@ from napari_gpu_denoise._napari.parts import Caption, button, form_layout, row_o
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.resolve import Problem, Resolved, resolve
 from napari_gpu_denoise._napari.run import Request, offer_of
-from napari_gpu_denoise._napari.snippets import command_with_remarks, python_call
 from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.filters import FILTERS
@@ -286,8 +285,8 @@ class FilterPanel(RunPanel):
 
     def python_code(self) -> str:
         """Return equivalent Python code."""
-        return python_call(self.request())
+        return snippets.python_call(self.request())
 
     def command_line(self) -> tuple[str, list[str]]:
         """Return an equivalent command line, and remarks on its differences."""
-        return command_with_remarks(self.request())
+        return snippets.command_with_remarks(self.request())

@@ -10,7 +10,6 @@ from napari.viewer import Viewer
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers.provenance import identity
-from napari_gpu_denoise._napari.model import WHOLE
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
 from napari_gpu_denoise._napari.run import Request, denoise_layer, report
@@ -77,7 +76,7 @@ class RunPanel(LayerPanel):
     def _follow_region(self, event: object = None) -> None:
         """Follow the Shapes layer and the view, where the region is there."""
         self.model.region = self.region.region()
-        whole = self.model.region.kind == WHOLE
+        whole = self.model.region.whole
         self.follow("region", () if whole else self.region.events())
         self._settled.start()
 

@@ -15,12 +15,12 @@ from napari_gpu_denoise._napari import docks, parts, preferences
 from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.source import MOVES
-from napari_gpu_denoise._napari.model import FLAT, WHOLE, memory_of
+from napari_gpu_denoise._napari.model import FLAT, memory_of
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import Measurement, measure
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.resolve import channels_along, part_in
+from napari_gpu_denoise._napari.resolve import channels_along
 from napari_gpu_denoise._napari.run import NoiseRequest
 from napari_gpu_denoise._napari.snippets import noise_call
 from napari_gpu_denoise._napari.tasks import Outcome, Task
@@ -207,7 +207,7 @@ class NoisePanel(LayerPanel):
     def _request(self) -> NoiseRequest:
         source, axes = self.captured(), self.axes.axes()
         channel, dims = self.channel.currentData(), self._viewer.dims
-        part = part_in(self.region.region(), self.layer.layer(), axes, dims, channel)
+        part = self.region.region().part(self.layer.layer(), axes, dims, channel)
         return NoiseRequest(
             source=source,
             axes=axes,
@@ -242,7 +242,7 @@ class NoisePanel(LayerPanel):
     def _on_moved(self, event: Any = None) -> None:
         if event is not None and event.type == "data":
             self.offer_axes()
-        elif self.region.region().kind != WHOLE:
+        elif not self.region.region().whole:
             self.measure()
 
     def _on_settled(self) -> None:
