@@ -216,6 +216,18 @@ def test_another_result_is_compared_when_it_is_selected(viewer, pair, open_compa
     assert panel.before.layer() is other and before.visible and not other.visible
 
 
+def test_two_results_that_are_selected_are_compared_with_each_other(viewer, pair, open_compare):
+    _, after = pair
+    other = add_result(viewer, pair[0], "Y")
+    viewer.layers.selection = {after, other}
+    panel = open_compare()
+    assert (panel.layer.layer(), panel.before.layer()) == (other, after)
+    # The button of a panel asks in the same way.
+    viewer.layers.selection = {pair[0]}
+    panel.take(after)
+    assert panel.layer.layer() is other
+
+
 def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switch, qtbot, tmp_path):
     planes = np.random.default_rng(0).integers(0, 200, (2, 40, 60), dtype=np.uint16)
     named = {"axes": "CYX", "Channel": {"Name": ["GFP", "RFP"]}}
@@ -257,6 +269,15 @@ def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
     viewer.dims.order = (1, 0, 2)
     qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
     assert panel.overlay.line.axes() == (0, 2)
+
+
+def test_there_is_no_curtain_in_a_grid(viewer, pair, open_compare, qtbot):
+    panel, grid = open_compare(), docks.grid_of(viewer)
+    grid.enabled = True
+    qtbot.waitUntil(lambda: "leave the grid" in panel.status.text())
+    assert all(visible(pair)) and not any(visible(temporary(viewer)))
+    grid.enabled = False
+    qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
 
 
 def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):

@@ -7,8 +7,10 @@ from napari.components import ViewerModel
 from napari.layers import Image
 from numpy.testing import assert_allclose, assert_array_equal
 
+import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.layers import source as layers
 from napari_gpu_denoise._napari.layers.results import at_places
+from napari_gpu_denoise.errors import ImageError
 
 pytestmark = pytest.mark.gui
 
@@ -56,6 +58,14 @@ def test_capture_is_not_changed_by_what_happens_to_the_layer_and_computes_nothin
     layer = Image(np.zeros((3, 4, 5)), contrast_limits=(0, 1))
     layer._data = lazy  # setting it properly reads the plane shown
     assert layers.capture(layer).data is lazy
+
+
+def test_a_layer_or_a_name_in_place_of_pixels():
+    for call in (gd.nl_means, gd.estimate_noise, gd.recommend):
+        with pytest.raises(ImageError, match=r"^cells is a layer of napari: .* layer\.data\.$"):
+            call(Image(np.zeros((4, 5)), name="cells"))
+        with pytest.raises(ImageError, match=r"'a\.tif' is .*: read it, as gd\.read\('a\.tif'\)"):
+            call("a.tif")
 
 
 def shown(layer, axes, *, others=(), step=None, **dims):

@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.noise.measuring import flat_noise
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.noise.models import Correlated, Gaussian, Rician
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician
 from napari_gpu_denoise.run import denoise as runs
 
 RNG = np.random.default_rng(5)
@@ -94,6 +94,26 @@ def test_objects_in_a_region_are_told():
     image = np.stack([noise, noise + objects])
     assert "not flat" in flat_noise(image, "CYX").reason
     assert flat_noise(noise, "YX").notes == ()
+
+
+def test_objects_are_not_excused_by_their_own_correlation():
+    rng = np.random.default_rng(2)
+    # Filaments, closer than the parts that are compared.
+    filaments = 60 * np.sin(np.indices((60, 80)).sum(0) / 2.5) ** 8
+    region = rng.normal(200, 12, (60, 80)) + filaments
+    assert flat_noise(region, "YX").notes == ()
+    layer = [(Gaussian(12.0), 1.0)]
+    (note,) = flat_noise(region, "YX", expected=layer).notes
+    assert note.startswith("the region is not flat: its sigma is 2") and "layer here 12" in note
+    # What is as the layer says is flat, be it white, correlated, or brighter than the rest.
+    for factor in (1.0, 4.0):
+        for _ in range(100):
+            flat = rng.normal(100, 10, (60, 60))
+            flat = gaussian_filter(flat, 0.5) if factor > 1 else flat
+            known = [(Gaussian(float(flat.std())), factor)]
+            assert flat_noise(flat, "YX", expected=known).notes == ()
+    bright = rng.normal(900, 30, (60, 60))
+    assert flat_noise(bright, "YX", expected=[(PoissonGaussian(1.0, 3.0), 1.0)]).notes == ()
 
 
 @pytest.mark.parametrize("side", [24, 100])

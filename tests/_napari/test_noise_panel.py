@@ -127,6 +127,8 @@ def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
     choose(panel.model, "gaussian")
     measured(panel)
     assert pasted(panel, until="denoised")["noise"] == panel.estimate().models[0]
+    # Objects in it are known by the noise of the layer.
+    assert "the region is not flat: its sigma is" in panel.result.rows.text().lower()
     choose(panel.model, "poisson-gaussian")
     assert "one brightness" in measured(panel)
     click(panel.python_action)

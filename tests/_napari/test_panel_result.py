@@ -1,6 +1,7 @@
 """Click Run: the new layer, and what the panel says of it."""
 
 import threading
+from dataclasses import replace
 
 import dask.array as da
 import numpy as np
@@ -12,6 +13,7 @@ import napari_gpu_denoise as gd
 from _napari.inputs import PLACED, assert_same_place, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import capture
+from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run import denoise as runs
 
@@ -193,6 +195,27 @@ def test_the_records_of_a_source_are_kept(viewer, open_panel, run, noisy):
     assert third["history"] == [first, {k: v for k, v in second.items() if k != "history"}]
     assert third["filter"] == "nl_means"
     assert viewer.layers[-1].contrast_limits == layer.contrast_limits
+
+
+def test_noise_that_is_not_proven_is_removed_with_one_more_click(
+    viewer, open_panel, run, finish, click, noisy
+):
+    viewer.add_image(noisy, name="cells")
+    panel, ended = open_panel(), []
+    panel.runs.ended.connect(ended.append)
+    run(panel)
+    assert panel.proof_button.isHidden()
+    done = ended[0].value
+    about = {"code": "unproven", "model": "correlated", "title": "Correlated"}
+    record = replace(done.result.record, notes=(Note("it may be texture", "x", **about),))
+    result = replace(done.result, record=record)
+    panel._on_outcome(replace(ended[0], value=replace(done, result=result)))
+    assert "It may be texture: click Take it for noise to remove it." in panel.status.text()
+    click(panel.proof_button)
+    finish(panel)
+    (model,) = viewer.layers[-1].metadata[METADATA_KEY]["noise"]
+    assert model["model"] == "correlated" and panel.model.noise.kind == "correlated"
+    assert panel.options.noise.mode.currentText() == "Correlated Gaussian"
 
 
 def test_a_decimal_comma(viewer, open_panel, qtbot, noisy):

@@ -243,6 +243,9 @@ def test_the_first_run_on_a_device_says_that_it_compiles(viewer, monkeypatch):
     monkeypatch.setattr(resolving, "was_used", lambda device, use: use != "nl_means")
     assert found.expected(devices).endswith("First run on this device: compiling, once.")
     assert isinstance(found, Resolved)
+    counts = viewer.add_image(NOISE[0].astype(np.uint8))
+    odd = resolved(viewer, counts, noise=NoiseChoice(TYPED, "1e9"))
+    assert odd.expected(devices).startswith("Sigma is larger than any grey level")
 
 
 def test_an_estimate_counts_while_it_is_chosen(viewer):
@@ -253,3 +256,5 @@ def test_an_estimate_counts_while_it_is_chosen(viewer):
     assert resolved(viewer, red, noise=known).requests[0].run.noise == known.estimate
     other = dataclasses.replace(known, kind="auto")
     assert resolved(viewer, red, noise=other).requests[0].run.noise is None
+    model = resolved(viewer, red, noise=NoiseChoice("correlated")).requests[0]
+    assert model.run.noise == "correlated" and model.memory is None

@@ -197,7 +197,7 @@ def test_boxes_and_buttons(qtbot, channels, monkeypatch):
     assert not red.visible and channels.layers["red NL-means"].visible
     assert not after.compare_button.isHidden() and after.undo_button.isHidden()
     chosen = []
-    panel = SimpleNamespace(choose=chosen.append)
+    panel = SimpleNamespace(take=chosen.append)
     monkeypatch.setattr("napari_gpu_denoise._napari.docks.open_panel", lambda *_: panel)
     after.compare_button.click()
     assert chosen == [channels.layers["red NL-means"]]

@@ -45,6 +45,11 @@ def on_menu(viewer: Viewer, act: Callable[[QAction], None]) -> None:
         getattr(window, name).triggered.connect(act)
 
 
+def grid_of(viewer: Viewer) -> Any:
+    """Return the grid of cells, which napari 0.9 moved; older ones have it on the viewer."""
+    return getattr(viewer, "canvas", viewer).grid
+
+
 def camera_of(viewer: Viewer) -> Any:
     """Return the camera, which napari 0.9 moved; older ones have it on the viewer."""
     return getattr(viewer, "scene", viewer).camera

@@ -34,8 +34,8 @@ _SAMPLED = 1 << 16  # pixels compared to notice that an array was changed in pla
 class NoiseChoice:
     """The noise to assume: measured by the run, typed, or an estimate of a region or layer.
 
-    What was typed or measured stays when another kind is chosen. `origin` says in words where the
-    estimate was made.
+    `kind` may be the name of a noise model, too, which the run then fits. What was typed or
+    measured stays when another kind is chosen. `origin` says in words where the estimate was made.
     """
 
     kind: str = AUTO
@@ -59,7 +59,8 @@ class NoiseChoice:
     @property
     def noise(self) -> str | NoiseEstimate | None:
         """The noise as filters take it; None for automatic noise, or a sigma."""
-        return {ONE: ONE_SIGMA, MEASURED: self.estimate}.get(self.kind)
+        known = {AUTO: None, TYPED: None, ONE: ONE_SIGMA, MEASURED: self.estimate}
+        return known.get(self.kind, self.kind)
 
 
 def numbers(text: str, channels: int) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
@@ -57,10 +58,20 @@ class Resolved:
         """What is to be done: what a panel says holds as long as this is the same."""
         return tuple(each.key for each in self.requests)
 
+    @property
+    def remark(self) -> str:
+        """What is odd about the settings, in a sentence; empty for nothing."""
+        for each in self.requests:
+            dtype, sigma = np.dtype(each.source.data.dtype), each.run.sigma
+            if sigma is not None and dtype.kind in "iu" and np.max(sigma) > np.iinfo(dtype).max:
+                return "Sigma is larger than any grey level: hardly anything will be left. "
+        return ""
+
     def expected(self, devices: Sequence[Device]) -> str:
         """Return how long the runs take, in a sentence."""
         seconds = sum(seconds_on(each.run.filter, each.pixels, devices) for each in self.requests)
-        return expected({each.run.filter.name for each in self.requests}, devices, seconds)
+        kinds = {each.run.filter.name for each in self.requests}
+        return self.remark + expected(kinds, devices, seconds)
 
 
 def expected(filters: Iterable[str], devices: Sequence[Device], seconds: float) -> str:

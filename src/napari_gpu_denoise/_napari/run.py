@@ -126,7 +126,8 @@ class NoiseRequest:
     """All that a measurement needs: a part of a layer, without alpha, and how to measure it.
 
     It holds no napari or Qt objects. `axes` are those of the whole layer, `model` and
-    `device` as `estimate_noise` takes them. A `flat` part holds no object.
+    `device` as `estimate_noise` takes them. A `flat` part holds no object; `memory` knows the noise
+    of the layer, or measures it.
     """
 
     source: Source
@@ -135,6 +136,7 @@ class NoiseRequest:
     model: str
     flat: bool
     device: int | str | None
+    memory: NoiseMemory
 
 
 def size_of_file(request: Request, largest: int) -> int:

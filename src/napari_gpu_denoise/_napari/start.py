@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import finest, no_layer
-from napari_gpu_denoise._napari.model import Options, PanelModel, RegionChoice
+from napari_gpu_denoise._napari.model import NoiseChoice, Options, PanelModel, RegionChoice
 from napari_gpu_denoise._napari.resolve import expected, request_of
 from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise._napari.tasks import Outcome, Task, words_of
@@ -96,6 +96,7 @@ class StartPanel(RunPanel):
             (
                 (self.progress,),
                 (self.status,),
+                (self.proof_button,),
                 (self.results,),
                 (self.run_button, self.cancel_button),
                 (self.more_button, self.batch_button),
@@ -117,7 +118,8 @@ class StartPanel(RunPanel):
     def look(self, event: object = None) -> None:
         """Look at the layers once nothing changes any more."""
         self._looking.drop()
-        self._looked = None
+        self._looked, self.model.noise = None, NoiseChoice()
+        self.proof_button.hide()
         self.assess.stop()
         self.assess.hide()
         self.show_advice(())
@@ -153,7 +155,8 @@ class StartPanel(RunPanel):
     def _request(self, layer: Image, settings: Filter, region: RegionChoice) -> Request:
         kind = np.dtype(finest(layer).dtype).kind
         options = Options(nonfinite="keep" if kind == "f" else "raise")
-        model = PanelModel(self.model.layers, self.model.axes, region, options=options)
+        here = self.model.layers, self.model.axes, region, self.model.noise
+        model = PanelModel(*here, options=options)
         return request_of(model, layer, settings, self._viewer.dims)
 
     def took(self, outcome: Outcome) -> None:

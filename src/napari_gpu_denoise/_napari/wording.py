@@ -35,11 +35,11 @@ REMEDIES = {
     "structured": "choose What is found at Correct first in the panel of a filter",
     "unchanged": f"type a sigma at Noise, or click Measure…, {_CORRELATED}",
     "uneven": "choose Automatic",
-    "unproven": "click Measure… at Noise, choose {title} at Model and click Use in to remove it",
+    "unproven": "click Take it for noise to remove it",
 }
 _MORE = "click More settings …, then"
 _FOR_MORE = ("assess-correlated", "channels", "float-result", "nonfinite", "nonfinite-integer")
-_FOR_MORE += ("unchanged", "unproven")
+_FOR_MORE += ("unchanged",)
 # Of the panel Denoise, which measures the noise and has no control for it.
 REMEDIES_IN_DENOISE = REMEDIES | {
     **{code: f"{_MORE} {REMEDIES[code]}" for code in _FOR_MORE},

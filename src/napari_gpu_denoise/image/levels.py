@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -262,6 +263,11 @@ def levels_of_windows(windows: Iterable[Any], keep_zero: bool = False) -> Levels
 
 def as_array(image: Any) -> np.ndarray:
     """Return an image as a NumPy array, but for rows of different lengths and masked pixels."""
+    if isinstance(image, str | os.PathLike):
+        name = repr(os.fspath(image))
+        raise ImageError(f"{name} is the name of a file", f"read it, as gd.read({name}).data")
+    if type(image).__module__.startswith("napari.layers"):
+        raise ImageError(f"{image} is a layer of napari", "give its pixels, layer.data")
     # NumPy drops the mask of a dask array.
     computed = image.compute() if hasattr(image, "compute") else image
     try:

@@ -14,7 +14,7 @@ from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
-from napari_gpu_denoise._napari.docks import camera_of
+from napari_gpu_denoise._napari.docks import camera_of, grid_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
 from napari_gpu_denoise._napari.layers.source import LOOKS, finest, looks_of, place_of, set_changed
 from napari_gpu_denoise._napari.parts import settling_timer
@@ -120,7 +120,9 @@ class Line:
 
 
 def shown_axes(viewer: Viewer, layer: Image) -> tuple[int, int] | None:
-    """Return the axes of a layer that go down and across the screen; None in 3D."""
+    """Return the axes of a layer that go down and across the screen; None in 3D, and in a grid."""
+    if grid_of(viewer).enabled:
+        return None  # a temporary layer would have a cell of its own
     first = viewer.dims.ndim - layer.ndim
     axes = tuple(axis - first for axis in viewer.dims.displayed)
     return axes if len(axes) == 2 and min(axes) >= 0 else None

@@ -12,7 +12,7 @@ from napari.layers import Image, Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
 from qtpy.QtWidgets import QHBoxLayout, QSlider
 
-from napari_gpu_denoise._napari import parts
+from napari_gpu_denoise._napari import docks, parts
 from napari_gpu_denoise._napari.compare import overlay
 from napari_gpu_denoise._napari.compare import pair as pairing
 from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
@@ -149,7 +149,8 @@ class ComparePanel(LayerPanel):
             ]
             titles = [provenance.filter_title(provenance.record_of(each)) for each in found]
             names = [f"Their results of {title}" if title else "Their sources" for title in titles]
-        self.before.offer(found, keep, names)
+        selection = self._viewer.layers.selection
+        self.before.offer(sorted(found, key=lambda each: each not in selection), keep, names)
 
     def _connect(self) -> None:
         self.overlay.moved.connect(self._on_moved)
@@ -162,8 +163,13 @@ class ComparePanel(LayerPanel):
         self.draw_button.clicked.connect(self.draw)
         dims, active = self._viewer.dims.events, self._viewer.layers.selection.events.active
         views = [(each, self._show) for each in (dims.ndisplay, dims.order)]
+        views.append((docks.grid_of(self._viewer).events.enabled, self._show))
         views.append((dims.current_step, self._on_slice))
         self.follow("viewer", [(active, self._on_active), *views])
+
+    def take(self, result: Layer | None) -> None:
+        """Compare what is selected, as on opening, or else a result."""
+        self.layer.choose(*(self.layer.wanted() or (result,)))
 
     def offer_axes(self, event: object = None) -> None:
         """Axes need no names here."""
@@ -283,7 +289,7 @@ class ComparePanel(LayerPanel):
             return
         self.follow("pair", self.overlay.follow())
         if mode and not self.overlay.mode:
-            self.say("Switch to 2D to compare.")
+            self.say("Switch to 2D, and leave the grid, to compare.")
         elif mode == overlay.RESIDUAL:
             limit = self.overlay.layer.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"

@@ -33,6 +33,7 @@ _SIDE = 168  # pixels
 _RESIDUALS = 3.0  # standard deviations of the noise that are black and white
 
 TITLE = "How good is this?"
+_START = "Assess the region in view"
 _MOST_CHANNELS = 6  # drawn in one plot
 
 
@@ -163,7 +164,7 @@ class AssessSection(Section):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(
-            TITLE,
+            _START,
             "Predict error and detail kept in the region in view, from the noisy image "
             "alone. The filter runs about nine times; no layer is added.",
             self.start,
@@ -255,7 +256,7 @@ class AssessSection(Section):
             note(layer, self._judging.request.source, self.assessment)
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        self.start_button.setText(TITLE)
+        self.start_button.setText(_START)
         if outcome.error is not None:
             self.status.setText("")
             self._panel.show_error(outcome.error)
@@ -266,7 +267,7 @@ class AssessSection(Section):
         self.note_results()
 
     def _on_stopped(self) -> None:
-        self.start_button.setText(TITLE)
+        self.start_button.setText(_START)
         self.status.setText("Cancelled.")
 
 

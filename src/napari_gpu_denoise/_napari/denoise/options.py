@@ -27,7 +27,7 @@ from napari_gpu_denoise._napari.model import (
 )
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.noise.models import summary_of
+from napari_gpu_denoise.noise.models import MODELS, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run.request import Run
@@ -138,6 +138,9 @@ class NoiseInput(QtWidgets.QWidget):
                 tip = f"Measured in {noise.origin}: {noise.estimate.verdict()}."
                 at = self.mode.findData(MEASURED)
                 self.mode.setItemData(at, parts.wrapped(tip), Qt.ItemDataRole.ToolTipRole)
+            if self.mode.findData(noise.kind) < 0:
+                title = next(each.title for each in MODELS if each.name == noise.kind)
+                self.mode.addItem(title, noise.kind)
             self.mode.setCurrentIndex(self.mode.findData(noise.kind))
         text = noise.typed if noise.kind == TYPED and self.mode.isEnabled() else ""
         if self.edit.text() != text:

@@ -86,6 +86,7 @@ class FilterPanel(RunPanel):
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),
                 (self.status,),
+                (self.proof_button,),
                 (self.preview,),
                 (self.maps,),
                 *((box,) for box in self.places.boxes.values()),
@@ -211,6 +212,7 @@ class FilterPanel(RunPanel):
             self._name_button(resolved.what)
         if resolved.key != self._said and not self.runs.running:
             self._said = resolved.key
+            self.proof_button.hide()
             self._say_what(resolved)
         self.live.changed()
 

@@ -91,7 +91,7 @@ class ResultOptions(QWidget):
         self.compare_button = button(
             "Compare",
             "Compare source and result: curtain, residual, grey levels along a line.",
-            lambda: docks.open_panel(viewer, "Compare").choose(self.result()),
+            lambda: docks.open_panel(viewer, "Compare").take(self.result()),
         )
         boxes = row_of(self.hide_source, self.keep_both)
         buttons = row_of(self.undo_button, self.compare_button)

@@ -10,12 +10,13 @@ from napari.viewer import Viewer
 from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers.provenance import identity
+from napari_gpu_denoise._napari.model import NoiseChoice
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import button, progress_bar, settling_timer
 from napari_gpu_denoise._napari.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft
 from napari_gpu_denoise._napari.wording import duration
-from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.errors import DenoiseError, Note
 from napari_gpu_denoise.run.progress import Step
 
 _SETTLED = 150  # milliseconds without a change of the region
@@ -46,6 +47,13 @@ class RunPanel(LayerPanel):
         self.results, self.progress = ResultOptions(viewer), progress_bar()
         self.run_button = button("Denoise", run_tip, lambda: self.run())
         self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
+        self.proof_button = button(
+            "Take it for noise",
+            "Denoise again, and remove what may be noise or fine texture.",
+            self._take_for_noise,
+        )
+        self.proof_button.hide()
+        self._unproven = ""  # name of the model of noise that was not proven
         self.region.changed.connect(self._follow_region)
         self.region.shapes.chosen.connect(self._follow_region)
         self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
@@ -121,6 +129,7 @@ class RunPanel(LayerPanel):
         if running:
             self.progress.setRange(0, 0)
             self.say("Starting …")
+            self.proof_button.hide()
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
@@ -151,6 +160,10 @@ class RunPanel(LayerPanel):
         except Exception as error:
             self.show_error(error)
             return
+        notes = [each for each in outcome.value.result.record.notes if isinstance(each, Note)]
+        unproven = [each.values["model"] for each in notes if each.code == "unproven"]
+        self._unproven = next(iter(unproven), "")
+        self.proof_button.setVisible(bool(unproven))
         self.took(outcome)
         if not self.runs.running:
             text, details = (
@@ -168,6 +181,11 @@ class RunPanel(LayerPanel):
         if failed := self._count - len(done):
             return f"{len(done)} of {self._count} layers done, {failed} failed, in {time}: {names}."
         return f"Done in {time}: {names}."
+
+    def _take_for_noise(self) -> None:
+        """Denoise again with the model of noise that was not proven."""
+        self.model.noise = NoiseChoice(self._unproven)
+        self.run()
 
     def _on_undo(self) -> None:
         self.say("Undone: the result before it is back." if self.results.undone else "Redone.")

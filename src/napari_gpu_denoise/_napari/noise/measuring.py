@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,7 +20,8 @@ from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, Speckle
 from napari_gpu_denoise.noise.patches.variance import VarianceCurve
-from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.noise.record import NoiseEstimate, is_unproven
+from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.progress import Progress
 
 METHOD = "plain statistics of a flat region drawn by hand"
@@ -34,16 +36,24 @@ _PARTS = 6  # of a region along Y and X, whose means are compared
 _SMALLEST_PART, _LARGE_PART = 4, 8  # pixels along each, from which parts are compared at all
 _OUTLYING = 10.0  # spreads of the means by which one of them is away in a flat region, at most
 _SMOOTH = 0.8  # of the variance of the means that a slope or a bend takes in a flat region, at most
+_MORE = 2.25  # times the variance of the noise of the layer that a flat region has, at most
 _EXCESS = 5.0  # variance of the means in a flat region, relative to that by the noise, at most
 
 
-def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
+def flat_noise(
+    region: Any,
+    axes: str,
+    model: str = "auto",
+    expected: Sequence[tuple[NoiseModel, float]] = (),
+) -> NoiseEstimate:
     """Measure noise in a region without any object: background, or an evenly lit area.
 
     `region` is one plane, with or without channels; `model` as `estimate_noise` takes it. One
     brightness cannot show photon noise. Of Gaussian noise `sigma` is the standard deviation of the
     pixels, of Rician noise, where the region is background, the root of half their mean square. A
-    note says where its parts differ in brightness, which `sigma` then includes.
+    note says where its parts differ in brightness, which `sigma` then includes. `expected` is the
+    noise of each channel of the layer, and how many times as much of it means of parts have as they
+    would of white noise; without it the region itself tells.
 
     Raises `LayerError` if the region is too small, or its pixels do not determine the model.
     """
@@ -74,7 +84,9 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
         model = "correlated"
     found = [_measured(v, model, s) for v, s in zip(finite, spectra, strict=True)]
     models, sigma, error, errors = zip(*found, strict=True)
-    notes = tuple(dict.fromkeys(each for plane in planes if (each := _unevenness(plane))))
+    known = tuple(expected or (None,)) * (len(planes) if len(expected) < 2 else 1)
+    found_notes = map(_unevenness, planes, known)
+    notes = tuple(dict.fromkeys(each for each in found_notes if each is not None))
     reasons = {
         "rician": "the pixels of the region are distributed like magnitudes without signal",
         "speckle": "the model was chosen by hand",
@@ -103,12 +115,21 @@ def flat_noise(region: Any, axes: str, model: str = "auto") -> NoiseEstimate:
     )
 
 
-def _unevenness(plane: np.ndarray) -> Note | None:
-    """Return a note if the parts of a region differ in brightness by more than their noise.
+def _unevenness(plane: np.ndarray, known: tuple[NoiseModel, float] | None = None) -> Note | None:
+    """Return a note if a region has more than noise: than is `known`, or between its parts.
 
-    The noise may be correlated, and skewed (docs/methods/noise.md). Regions of less than 24 pixels
-    along Y or X are not judged.
+    The noise may be correlated, and skewed (docs/methods/noise.md). Parts of regions of less than
+    24 pixels along Y or X are not compared.
     """
+    usual, remedy = None, "draw it where there is no object"
+    if known is not None:
+        values = np.asarray(plane, np.float64)
+        values = values[np.isfinite(values)]
+        usual = float(known[0].variance(np.array([values.mean()]))[0])
+        if values.var() > _MORE * usual:
+            sigma, told = math.sqrt(values.var()), math.sqrt(usual)
+            text = f"{UNEVEN}: its sigma is {sigma:.3g}, that of the layer here {told:.3g}"
+            return Note(text, remedy)
     ny, nx = (n // _PARTS for n in plane.shape)
     if min(ny, nx) < _SMALLEST_PART:
         return None
@@ -127,17 +148,20 @@ def _unevenness(plane: np.ndarray) -> Note | None:
     basis, _ = np.linalg.qr(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], axis=1))
     centred = means.ravel() - means.mean()
     smooth = float(np.sum((basis.T @ centred) ** 2)) / max(float(np.sum(centred**2)), expected)
-    # By the correlation of neighbours within parts the noise of their means is larger.
+    if known is not None:
+        expected = usual * known[1] / (ny * nx)
+    # By the correlation of neighbours within parts the noise of their means is larger. Objects
+    # correlate, too, and are no excuse where the noise is known.
     for first, second in ((rest[..., 1:], rest[..., :-1]), (rest[:, :, 1:], rest[:, :, :-1])):
         shared = min(max(float(np.median((first * second).mean((2, 3)))) / variance, 0.0), 0.95)
-        expected *= (1 + shared) / (1 - shared)
+        expected *= 1.0 if known is not None else (1 + shared) / (1 - shared)
     excess = float(means.var(ddof=1)) / expected if min(ny, nx) >= _LARGE_PART else 0.0
     if away.max() <= _OUTLYING * spread and smooth <= _SMOOTH and excess <= _EXCESS:
         return None
     return Note(
         f"{UNEVEN}: its parts differ by {np.ptp(means):.3g} grey levels, which sigma includes "
         f"(within them it is about {math.sqrt(variance):.3g})",
-        "draw it where there is no object",
+        remedy,
     )
 
 
@@ -208,6 +232,32 @@ class Measurement:
         return f"{verdict}; recommended: {advice.filter.title}, because {advice.reason}"
 
 
+def _noise_of_layer(request: NoiseRequest, progress: Progress) -> list[tuple[NoiseModel, float]]:
+    """Return the noise of the channels of a region's layer; none where it is not known for sure.
+
+    Beside each model is how many times as much noise means of parts have as of white noise.
+    """
+    try:
+        pixels = request.source.pixels(progress)
+        device, *_ = choose_devices(request.device)
+        found = request.memory.measured(pixels, request.axes, device)
+    except DenoiseError:
+        return []
+    if is_unproven(found.notes) or not all(found.sigma):
+        return []
+    factors = []
+    for each in found.spectra:
+        table = ((1.0, 0.0), (0.0, 0.0)) if each is None else each.autocorrelation
+        shared = (min(max(lag, 0.0), 0.95) for lag in (table[0][1], table[1][0]))
+        factors.append(math.prod((1 + lag) / (1 - lag) for lag in shared))
+    count = max(len(found.models), len(factors))
+    models = found.models * (count if len(found.models) == 1 else 1)
+    known = list(zip(models, factors * (count if len(factors) == 1 else 1), strict=True))
+    channel = channel_axis(request.axes)
+    at = None if channel is None else request.part.index[channel]
+    return [known[at if len(known) > 1 else 0]] if isinstance(at, int) else known
+
+
 def measure(request: NoiseRequest, progress: Progress) -> Measurement:
     """Measure noise.
 
@@ -217,7 +267,7 @@ def measure(request: NoiseRequest, progress: Progress) -> Measurement:
     data, part = request.source.data, request.part
     data = LazyArray(data, progress, part.index) if is_lazy(data) else data[part.index]
     if request.flat:
-        estimate = flat_noise(data, part.axes, request.model)
+        estimate = flat_noise(data, part.axes, request.model, _noise_of_layer(request, progress))
     else:
         estimate = estimate_noise(data, part.axes, request.model, device=request.device)
     advice = None

@@ -131,8 +131,10 @@ class NoisePanel(LayerPanel):
         with QSignalBlocker(self.channel):
             while self.channel.count() > 1:
                 self.channel.removeItem(1)
+            colours = self.known_axes().endswith("S") and ("Red", "Green", "Blue")
             for number in range(count):
-                self.channel.addItem(str(number), number)
+                name = colours[number] if colours else f"Channel {number}"
+                self.channel.addItem(name, number)
             self.channel.setCurrentIndex(max(self.channel.findData(before), 0))
         self._show_row(self.channel, count > 1)
 
@@ -208,13 +210,15 @@ class NoisePanel(LayerPanel):
         source, axes = self.captured(), self.axes.axes()
         channel, dims = self.channel.currentData(), self._viewer.dims
         part = self.region.region().part(self.layer.layer(), axes, dims, channel)
+        device = preferences.read().device
         return NoiseRequest(
             source=source,
             axes=axes,
             part=regions.without_alpha(part, source.data.shape) if source.alpha else part,
             model=self.model.currentData(),
             flat=self.region.region().kind == FLAT,
-            device=preferences.read().device,
+            device=device,
+            memory=memory_of(self.layer.layer(), AUTO, axes, None, "raise", device),
         )
 
     def _take_layer(self) -> None:
@@ -273,7 +277,7 @@ class NoisePanel(LayerPanel):
         notes = tuple(
             n for n in outcome.value.estimate.notes if getattr(n, "code", "") != "structured"
         )
-        memory = memory_of(layer, "auto", request.axes, None, "raise", request.device)
+        memory = request.memory
         memory.estimate = memory.estimate or replace(outcome.value.estimate, notes=notes)
 
     def _offer(self, advice: Advice | None) -> None:
