@@ -89,22 +89,6 @@ def test_noise_handed_over_comes_back_with_its_layer(viewer, open_panel, noisy):
     assert panel.model.noise.kind == "auto"  # as it was left
 
 
-def test_sigma_typed_wins(viewer, open_panel, measured, photons, click, run, qtbot, copied):
-    viewer.add_image(photons, name="cells")
-    filtering = open_panel()
-    noise = filtering.options.noise
-    qtbot.keyClicks(noise.edit, "20.5")
-    click(noise.button)
-    panel = viewer.window.dock_widgets["Estimated noise (GPU Denoise)"]
-    assert panel.layer.currentText() == "cells"
-    measured(panel)
-    assert noise.caption.text() == ""
-    assert "Noise 20.5 grey levels (given)." in run(filtering)
-    assert_array_equal(viewer.layers[-1].data, runs.denoise(photons, NLMeans(), 20.5).image)
-    assert viewer.layers[-1].metadata[METADATA_KEY]["noise"] == []
-    assert "--sigma 20.5" in copied(filtering.command_action)
-
-
 def test_a_model_is_found_by_the_run(viewer, open_panel, run, click, copied, photons):
     viewer.add_image(photons, name="photons")
     panel = open_panel()

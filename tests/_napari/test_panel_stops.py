@@ -153,16 +153,11 @@ def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, nois
     assert "Result and device" in status and "NaN or infinite" in told()[-1]
 
     panel.layer.choose(viewer.add_image(noisy))
-    wrong = {"TYX": "names 3 axes", "YY": "names Y twice", "TX": "has no Y"}
-    for typed, said in wrong.items():
-        panel.axes.edit.setText(typed)
-        assert said in panel.axes.caption.text() and "=" not in panel.axes.caption.text()
-        assert said in run(panel) and said in told()[-1]
+    panel.axes.edit.setText("TX")
+    assert "has no Y" in panel.axes.caption.text() and "has no Y" in run(panel)
     panel.axes.edit.setText("YX")
-    wrong = {"-3": "not a standard deviation", "ten": "not a number"}
-    for typed, said in wrong.items():
-        type_sigma(panel, typed)
-        assert said in run(panel)
+    type_sigma(panel, "-3")
+    assert "not a standard deviation" in run(panel)
     type_sigma(panel)
     assert panel.status.text() == "Takes a few seconds."  # an error goes with what it is about
     # What does not go together is told at once.
