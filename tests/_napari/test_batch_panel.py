@@ -255,7 +255,7 @@ def test_inputs_and_results_are_opened_in_compare(viewer, in_window, tmp_path, d
     for layer, (channel, colour) in zip(after, channels, strict=True):
         assert_allclose(layer.scale, scale, rtol=1e-6)
         assert str(layer.units[-1]) == unit
-        assert layer.name.endswith(f"{channel} (NL-means)")
+        assert layer.name.endswith(f"{channel} NL-means")
         assert_allclose(layer.colormap.colors[-1][:3], colour, atol=0.01)
         assert layer.metadata["napari-gpu-denoise"]["filter"] == "nl_means"
         assert layer.source.path == str(tmp_path / "raw/denoised/a.ome.tif")

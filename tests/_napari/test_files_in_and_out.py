@@ -116,11 +116,11 @@ def test_results_are_named_by_their_filter(five_d, tmp_path):
     settings = gd.BM3D.of(profile="fast")
     (report,) = gd.run_batch(five_d, settings, 20, output=tmp_path / "out").files
     # A layer that was saved under its name is not named twice.
-    saved = tmp_path / "cells (BM3D).ome.tif"
+    saved = tmp_path / "cells BM3D.ome.tif"
     saved.write_bytes(report.output.read_bytes())
     for path, names in (
-        (report.output, ["cells DAPI (BM3D)", "cells GFP (BM3D)"]),
-        (saved, ["cells (BM3D) DAPI", "cells (BM3D) GFP"]),
+        (report.output, ["cells DAPI BM3D", "cells GFP BM3D"]),
+        (saved, ["cells BM3D DAPI", "cells BM3D GFP"]),
     ):
         assert [attributes["name"] for _, attributes, _ in read(str(path))] == names
 

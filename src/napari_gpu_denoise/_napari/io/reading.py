@@ -139,7 +139,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
         metadata, title = _made(picture.history, number), ""
         if metadata:
             title = provenance.filter_title(metadata[provenance.METADATA_KEY])
-        made = f" ({title})" if title and f"({title}" not in stem else ""  # as of panels
+        made = f" {title}" if title and title not in stem else ""  # as of panels
         own = channel.name or f"channel {number}"
         attributes = {
             "name": (stem if count == 1 else f"{stem} {own}") + made,
