@@ -87,9 +87,12 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     (submenu,) = there["submenus"]
     menus = {
         **there["menus"],
-        submenu["id"]: [{"command": f"{PLUGIN}.denoise"}]
-        + [{"command": f"{PLUGIN}.open_{kind.name}"} for kind in FILTERS]
-        + [{"command": f"{PLUGIN}.batch"}],
+        # napari sorts by groups: widgets would else come after the other commands.
+        submenu["id"]: [
+            {"command": f"{PLUGIN}.denoise", "group": "1_recommended"},
+            *({"command": f"{PLUGIN}.open_{e.name}", "group": "2_filters"} for e in FILTERS),
+            {"command": f"{PLUGIN}.batch", "group": "3_files"},
+        ],
     }
     made = {"commands": commands, "readers": [reader], "writers": [writer]}
     made |= {"menus": menus}
