@@ -65,7 +65,8 @@ class RunPanel(LayerPanel):
         self.runs.ended.connect(self._on_outcome)
         self.runs.stopped.connect(self._on_stopped)
         self._count = 0  # of the runs that were started together
-        self._outcomes: list[Outcome] = []
+        self._ended: list[str] = []  # names of their results, empty for those that failed
+        self._seconds = 0.0
         self._left = TimeLeft()
         self.show_running(False)
 
@@ -114,7 +115,7 @@ class RunPanel(LayerPanel):
             return
         self.show_running(True)
         self.results.begin()
-        self._count, self._outcomes = len(requests), []
+        self._count, self._ended, self._seconds = len(requests), [], 0.0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
         self.runs.proceed(named)
 
@@ -150,7 +151,8 @@ class RunPanel(LayerPanel):
         self.say(place + self._left.words(step))
 
     def _on_outcome(self, outcome: Outcome) -> None:
-        self._outcomes.append(outcome)
+        self._ended.append("" if outcome.error is not None else outcome.request.name)
+        self._seconds += outcome.seconds
         self.show_running(self.runs.running)
         try:
             if outcome.error is not None:
@@ -175,9 +177,8 @@ class RunPanel(LayerPanel):
         """Summarise several runs; empty for a single one."""
         if self._count < 2:
             return ""
-        done = [each for each in self._outcomes if each.error is None]
-        time = duration(sum(each.seconds for each in self._outcomes))
-        names = ", ".join(each.request.name for each in done)
+        done, time = [*filter(None, self._ended)], duration(self._seconds)
+        names = ", ".join(done)
         if failed := self._count - len(done):
             return f"{len(done)} of {self._count} layers done, {failed} failed, in {time}: {names}."
         return f"Done in {time}: {names}."
@@ -199,7 +200,7 @@ class RunPanel(LayerPanel):
 
     def _on_stopped(self) -> None:
         self.show_running(False)
-        if ended := len(self._outcomes):
+        if ended := len(self._ended):
             self.say(f"Cancelled after {ended} of {self._count} runs, whose results stay.")
         else:
             self.say("Cancelled: no layer was added.")
