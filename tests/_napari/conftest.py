@@ -66,11 +66,9 @@ def settled():
 
 
 @pytest.fixture(autouse=True)
-def kept(tmp_path_factory, monkeypatch):
-    """A folder for settings that are kept between sessions, in place of the user's."""
-    found = tmp_path_factory.mktemp("kept") / "config"
-    monkeypatch.setattr("napari_gpu_denoise._napari.denoise.remembered.folder", lambda: found)
-    return found
+def nothing_remembered(monkeypatch):
+    """Begin without settings of the tests before."""
+    monkeypatch.setattr("napari_gpu_denoise._napari.denoise.remembered._last", {})
 
 
 @pytest.fixture(autouse=True)

@@ -1,13 +1,11 @@
-"""Settings that are remembered between sessions."""
-
-import json
+"""Settings that are remembered from panel to panel."""
 
 import pytest
 
 from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.form import SettingsForm
-from napari_gpu_denoise.filters import BM3D, BM4D, NLMeans
+from napari_gpu_denoise.filters import BM4D, NLMeans
 
 pytestmark = pytest.mark.gui
 
@@ -24,26 +22,6 @@ def test_a_profile_keeps_the_voxel_that_was_typed_which_is_not_remembered(qtbot)
     assert form.profile.currentText() == "fast"
     remembered.remember(form.settings())
     assert remembered.last(BM4D) == BM4D.of(profile="fast")
-
-
-def test_settings_of_another_version(kept):
-    remembered.remember(NLMeans(patch=6))
-    file = kept / "settings.json"
-    stored = json.loads(file.read_text())
-    stored["last"]["nl_means"]["gone"] = 1
-    stored["last"] |= {"bm3d": {"threshold": "wide"}, "bm4d": [1]}
-    file.write_text(json.dumps(stored))
-    assert remembered.last(NLMeans) == NLMeans(patch=6)
-    assert remembered.last(BM3D) is None and remembered.last(BM4D) is None
-
-
-@pytest.mark.parametrize("damaged", ["{", "[" * 100_000, '{"last": 7}'])
-def test_a_damaged_file_is_replaced(kept, damaged):
-    kept.mkdir()
-    (kept / "settings.json").write_text(damaged)
-    assert remembered.last(BM3D) is None
-    remembered.remember(BM3D(threshold=3.0))
-    assert remembered.last(BM3D) == BM3D(threshold=3.0)
 
 
 def test_the_settings_of_the_last_run_are_those_of_the_next_panel(viewer, open_panel, run, noisy):
