@@ -44,19 +44,7 @@ class Note(str):
     values: dict[str, Any]
 
     def __new__(cls, fact: str, remedy: str = "", *, code: str = "", **values: Any) -> Self:
-        """Return text that is the fact, and the remedy behind a colon.
-
-        Parameters
-        ----------
-        fact : str
-            What there is to know.
-        remedy : str, optional
-            What to do, in terms of Python.
-        code : str, optional
-            Short name of the remedy.
-        **values
-            What the remedy depends on.
-        """
+        """Return text that is the fact, and the remedy behind a colon; see `DenoiseError`."""
         note = super().__new__(cls, f"{fact}: {remedy}" if remedy else fact)
         note.fact, note.code, note.values = fact, code, values
         return note

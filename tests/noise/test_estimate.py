@@ -12,7 +12,6 @@ import dask.array as da
 import imageio.v3 as imageio
 import numpy as np
 import pytest
-import tifffile
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
@@ -456,6 +455,7 @@ def test_measured_images():
     ],
 )
 def test_samples(name, model, known):
-    result = estimate_noise(tifffile.imread(samples.path(name)), samples.info(name).axes)
+    picture = gd.read(samples.path(name))
+    result = estimate_noise(picture.data, picture.axes)
     assert result.name == model
     assert parameter(result, known[0]) == pytest.approx(known[1], rel=known[2])

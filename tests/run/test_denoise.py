@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-import tracemalloc
 
 import dask.array as da
 import numpy as np
@@ -33,22 +32,6 @@ def test_the_record_tells_the_settings_as_they_were_given(device):
     np.testing.assert_array_equal(result.image, expected)
     lazy = gd.denoise_lazy(image, small(Doubled, window=5), 20, device=device)
     np.testing.assert_array_equal(lazy.compute(scheduler="synchronous"), expected)
-
-
-def test_a_result_gets_its_memory_while_the_noise_is_measured(device):
-    held = []
-
-    @dataclasses.dataclass(frozen=True)
-    class Counted(KIND):
-        def estimate_sigma(self, image, names):
-            held.append(tracemalloc.get_traced_memory()[0])
-            return super().estimate_sigma(image, names)
-
-    image = noisy(512, 512)
-    tracemalloc.start()
-    gd.denoise(image, small(Counted), device=device)
-    tracemalloc.stop()
-    assert held and held[0] > image.nbytes
 
 
 def test_whoever_follows_a_run_may_stop_it(device):

@@ -61,20 +61,14 @@ def ultrasound() -> list[tuple[Any, dict[str, Any], str]]:
 
 def _layers(name: str, colormap: str = "gray") -> list[tuple[Any, dict[str, Any], str]]:
     import numpy as np
-    import tifffile
 
+    from napari_gpu_denoise._napari.io.reading import read
     from napari_gpu_denoise.files import samples
 
     known = samples.info(name)
-    data = tifffile.imread(samples.path(name))
+    ((data, attributes, kind),) = read(str(samples.path(name)))
     low, high = np.percentile(data, (0.1, 99.9))
-    attributes = {
-        "name": name,
-        "scale": known.scale,
-        "units": known.units,
-        "axis_labels": tuple(known.axes.lower()),
-        "colormap": colormap,
-        "contrast_limits": (float(low), float(high)),
-        "metadata": {"noise": known.noise, "origin": known.origin, "licence": known.licence},
-    }
-    return [(data, attributes, "image")]
+    looks = {"colormap": colormap, "contrast_limits": (float(low), float(high))}
+    told = {"noise": known.noise, "origin": known.origin, "licence": known.licence}
+    metadata = attributes["metadata"] | told
+    return [(data, {**attributes, "name": name, **looks, "metadata": metadata}, kind)]

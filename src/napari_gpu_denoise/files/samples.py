@@ -17,17 +17,14 @@ _FOLDERS = (_HERE / "sample_data", _HERE.parents[1] / "sample_data")
 class Sample:
     """Description of one sample.
 
-    `file` lies in the folder ``sample_data``; `axes` has one letter per axis; `scale` is the step
-    along each axis, in `units`; `noise` tells type and strength of the noise; `sigma` is what to
-    give a filter, None where the estimate is right; `licence` is an SPDX name.
+    `file`, which tells its axes and pixel size, lies in the folder ``sample_data``; `noise` tells
+    type and strength of the noise; `sigma` is what to give a filter, None where the estimate is
+    right; `licence` is an SPDX name.
     """
 
     name: str
     title: str
     file: str
-    axes: str
-    scale: tuple[float, ...]
-    units: tuple[str, ...]
     noise: str
     sigma: float | None
     origin: str
@@ -41,9 +38,6 @@ _SAMPLES = {
             name="fluorescence",
             title="Fluorescence time-lapse (simulated)",
             file="fluorescence.tif",
-            axes="TYX",
-            scale=(2.0, 0.108, 0.108),
-            units=("second", "micrometer", "micrometer"),
             noise="Poisson-Gaussian: 2.2 grey levels per electron, read noise 2.4 electrons, "
             "offset 100; standard deviation 10 in the background",
             sigma=None,
@@ -54,9 +48,6 @@ _SAMPLES = {
             name="mri",
             title="MRI slices (measured, noise added)",
             file="mri.ome.tif",
-            axes="ZYX",
-            scale=(2.2, 2.0, 2.0),
-            units=("millimeter", "millimeter", "millimeter"),
             noise="Rician, sigma 36; weaker outside the head, where an estimate would measure it",
             sigma=36.0,
             origin="example4d.nii.gz of NiBabel, noise added by sample_data/make_samples.py",
@@ -66,9 +57,6 @@ _SAMPLES = {
             name="ultrasound",
             title="Ultrasound cine (simulated)",
             file="ultrasound.tif",
-            axes="TYX",
-            scale=(0.04, 0.18, 0.2),
-            units=("second", "millimeter", "millimeter"),
             noise="fully developed speckle, log-compressed over 55 dB, correlated between pixels",
             sigma=22.0,
             origin="simulated by sample_data/make_samples.py",
@@ -119,7 +107,7 @@ def path(name: str) -> Path:
 
 
 def info(name: str) -> Sample:
-    """Description of a sample: axes, voxel size, noise, origin, licence.
+    """Description of a sample: noise, origin, licence.
 
     Parameters
     ----------

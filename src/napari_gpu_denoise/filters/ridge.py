@@ -232,24 +232,12 @@ class RidgeFilter(RidgeKernels):
         tile: Tile,
         out,
     ) -> None:
-        """Enqueue all iterations.
+        """Enqueue all iterations over what there is of each image, to yield a tile.
 
-        Parameters
-        ----------
-        region : Tile
-            What there is of each image.
-        images : tuple of pyopencl.Buffer
-            The noisy image, the estimate, and what is combined. The last two are changed.
-        guide : callable
-            Returns what is searched in place of an image on the device.
-        noise : dict
-            Kernel arguments: sigma of the slices, how many there are, and the first.
-        variation : dict
-            Kernel arguments of a map that sigma is multiplied by; none without a map.
-        tile : Tile
-            What is yielded.
-        out : pyopencl.Buffer
-            float32 of the shape of `tile`.
+        `images` are buffers of the noisy image, the estimate, and what is combined; the last two
+        are changed. `guide` returns what is searched in place of an image. `noise` and `variation`
+        are kernel arguments: sigma of the slices, how many there are, and the first; and a map that
+        it is multiplied by, if there is one. `out` is float32 of the shape of `tile`.
         """
         held, total = run.held, self.settings.iterations
         volumes, *shape = _volumes(region, self.settings.volume)

@@ -18,7 +18,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
-from napari_gpu_denoise.image.threads import ahead, at_once, new_array, shared_executor
+from napari_gpu_denoise.image.threads import ahead, at_once, shared_executor
 from napari_gpu_denoise.opencl.device import Device, names_of
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import Job
@@ -109,7 +109,7 @@ def denoise_parts(
         return job.block(pixels)
 
     def room(part: Part) -> np.ndarray:
-        return new_array(part.shape, job.dtypes[1])
+        return np.empty(part.shape, job.dtypes[1])
 
     def write(part: Part, made: np.ndarray, tally: Tally) -> None:
         with writing:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsError, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import output_dtype
-from napari_gpu_denoise.image.threads import new_array, quiet
+from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
@@ -170,11 +170,6 @@ def _at_once(
     shape = tuple(one.stop - one.start for one in region)
     whole = shape == tuple(image.given.shape) or not image.lazy
     pixels = image.block(run.nonfinite) if whole else None
-    # A device that computes with the cores of the host leaves none to get memory meanwhile.
-    new, made = np.empty if devices[0].shares_cores else new_array, None
-    dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
-    if out is None and dtype is not None and pixels is not None:
-        made = new(shape, dtype)  # gets its memory while the noise is measured
     job = start(run, image, pixels)
     if pixels is None:
         job = job.sharing(image.windows(), image.window_levels)
@@ -182,11 +177,9 @@ def _at_once(
     block = image.block(run.nonfinite, part.reads) if pixels is None else pixels[part.reads]
     if callable(out):
         out = out(shape, job.dtypes[1])
-    fits = part.shape == shape
-    if fits and isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given):
-        made = out  # else pixels would be overwritten before they are read
-    elif made is None or not fits:
-        made = new(part.shape, job.dtypes[1])
+    # Pixels must not be overwritten before they are read.
+    apart = isinstance(out, np.ndarray) and not np.may_share_memory(out, block.given)
+    made = out if apart and part.shape == shape else np.empty(part.shape, job.dtypes[1])
     progress.stage(COMPILING)
     report = _on_devices(devices, job, part, block, made, progress)
     change = None

@@ -24,7 +24,7 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_array, check_numbers
-from napari_gpu_denoise.image.threads import in_bands, new_array
+from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
@@ -250,7 +250,7 @@ def _denoise_block(
     device = free.get()
     try:
         pixels = job.block(_joined(chunks, places, part.reads))
-        out = new_array(part.shape, job.dtypes[1])
+        out = np.empty(part.shape, job.dtypes[1])
         filter_part(job.on(device), part, pixels, out)
     finally:
         free.put(device)

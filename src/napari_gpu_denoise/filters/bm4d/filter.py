@@ -119,21 +119,12 @@ class CubeFilter:
         place: int = 0,
         level: float = 0.0,
     ) -> None:
-        """Enqueue the pass.
+        """Enqueue the pass that yields the tile `made`, which reads all volumes there may be.
 
-        Parameters
-        ----------
-        made : Tile
-            What is yielded; along time it reads all volumes that there may be, given or not.
-        noisy, basic : Volumes
-            The noisy volumes, and an estimate, which is searched and guides a Wiener filter, or
-            None.
-        sigma : TileSigma
-            Of the slices of all that is read.
-        out
-            float32 of the shape of `made`, or several such: this is number `place`.
-        level : float
-            Sigma of the whole volume, to decide what moves over time.
+        `basic` is an estimate, if there is one, which is searched and guides a Wiener filter, and
+        `sigma` that of the slices of all that is read. `out` is float32 of the shape of `made`, or
+        several such: this is number `place`. `level` is sigma of the whole volume, to decide what
+        moves over time.
         """
         one, buffers = self.settings, run.held
         searched, whole = basic or noisy, noisy.tile
