@@ -15,10 +15,10 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
-    "modules": 190,
-    "lines": 46_113,
-    "lines of imports": 2_866,
-    "modules with a single importer": 33,
+    "modules": 189,
+    "lines": 46_111,
+    "lines of imports": 2_823,
+    "modules with a single importer": 31,
 }
 
 # Files that may be longer, by their path from the root of the repository, and why.

@@ -72,7 +72,7 @@ def test_a_series_without_table_is_time_until_it_is_named(series, capsys):
 
 @pytest.mark.parametrize("ending", [".ome.tif", ".ome.zarr"])
 def test_channels_of_other_files_are_measurements(tmp_path, ending):
-    image = noisy(scene(8, (24, 28))).astype(np.uint16)
+    image = (noisy(scene(8, (24, 28))) + 200).astype(np.uint16)
     path, target = tmp_path / f"in{ending}", tmp_path / f"out{ending}"
     if ending == ".ome.tif":
         import tifffile

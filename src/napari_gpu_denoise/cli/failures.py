@@ -27,6 +27,7 @@ REMEDIES = {
     "measurements": "name the axis of the measurements D, such as --axes DZYX, or give --along",
     "memory-limit": "allow at least --memory-limit {needed}",
     "memory-limit-host": "allow at least --memory-limit-host {needed}",
+    "odd-measurement": "look at it, and leave it out of the file if it is",
     "no-scheduler": "start it again, and repeat the run with --resume",
     "no-workers": "start some, and repeat the run with --resume",
     "noise-estimate": "give the output of 'gpu-denoise estimate --json'",
