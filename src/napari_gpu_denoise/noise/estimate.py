@@ -284,7 +284,8 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
             yield f"{blank.sum()} of {blank.size} {name}s read are blank"
         if differ(each) or blank.all():
             continue
-        ratio = np.nanmax(np.where(sigma > 0, np.maximum(factor, 1 / factor), 1), axis=0)
+        factor = np.where(sigma > 0, factor, 1)  # blank ones differ from none
+        ratio = np.nanmax(np.maximum(factor, 1 / factor), axis=0)
         if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > limits.MIN_ODD_PLANE_RATIO)]:
             more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
             which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}{more}"

@@ -64,7 +64,7 @@ def weighted_line(
 
     Returns gain (0 where all x are the same), intercept, and their covariance (2, 2).
     """
-    weight = 1 / np.square(error)
+    weight = 1 / np.maximum(np.square(error), 1e-300)
     total = float(weight.sum()) or 1e-300  # of the largest float64 no weight is left
     centre, middle = float(weight @ x) / total, float(weight @ y) / total
     spread = float(weight @ np.square(x - centre))

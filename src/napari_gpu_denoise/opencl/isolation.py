@@ -32,10 +32,8 @@ _ROOM = 1 << 26  # bytes that are free where programs are kept
 # Files in which loaders look for drivers, and the libraries of drivers that lack one in containers.
 _LISTED = ("/etc/OpenCL/vendors", os.path.join(sys.prefix, "etc/OpenCL/vendors"))
 _DRIVERS = ("libnvidia-opencl.so.1", "libamdocl64.so", "libigdrcl.so", "libpocl.so.2")
-# What users set to name drivers themselves.
-_OF_LOADERS = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")
-# Has processes that this one starts open no window on Windows.
-NO_WINDOW = subprocess.CREATE_NO_WINDOW if os.name == "nt" else 0
+_OF_LOADERS = ("OCL_ICD_VENDORS", "OPENCL_VENDOR_PATH")  # that users set to name drivers
+NO_WINDOW = subprocess.CREATE_NO_WINDOW if os.name == "nt" else 0  # of processes that are started
 
 
 def cache_folder() -> Path:
@@ -67,6 +65,7 @@ def _is_own_group(number: int) -> bool:
     return False
 
 
+@cache
 def use_own_caches() -> None:
     """Have pyopencl and drivers keep what they build where only this user can write.
 

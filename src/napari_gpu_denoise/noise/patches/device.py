@@ -148,7 +148,7 @@ class DevicePatches:
             energy = np.nan_to_num(told[3] + told[4], nan=np.inf, posinf=np.inf)
             typical = float(np.median(energy[kept.ravel()]))
             if 0 < typical < np.inf:  # far above it are fill values
-                kept &= (energy <= 2.0**40 * typical).reshape(kept.shape)
+                kept &= (energy / typical <= 2.0**40).reshape(kept.shape)
         which = None if kept.all() else np.flatnonzero(kept)
         told = told if which is None else told[:, which]
         mean, seen, clipped = told[:3].astype(np.float64)
