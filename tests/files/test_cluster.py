@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -502,6 +503,20 @@ def test_what_is_no_address_of_a_scheduler_is_named(address, why):
         connected(address, seconds=0.2),
     ):
         pass
+
+
+def test_a_client_that_failed_does_not_hold_up_the_next():
+    """It did if it was collected within the constructor of that one."""
+    code = """
+import contextlib, gc
+from napari_gpu_denoise.errors import ClusterError
+from napari_gpu_denoise.files.cluster import connected
+gc.set_threshold(200, 5, 5)
+for address in ("tls://127.0.0.1:9", "tcp://127.0.0.1:9") * 8:
+    with contextlib.suppress(ClusterError), connected(address, seconds=0.05):
+        pass
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, timeout=300)
 
 
 def test_what_connecting_to_dask_raises(monkeypatch):

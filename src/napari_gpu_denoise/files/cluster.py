@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import itertools
 import logging
 import os
@@ -377,10 +378,7 @@ def _dask() -> Any:
 
 @contextlib.contextmanager
 def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]:
-    """Yield a client of the dask scheduler at an address.
-
-    It has `seconds` to answer, and so has its first worker to come.
-    """
+    """Yield a client of the dask scheduler at an address, which has `seconds` to answer."""
     distributed = _dask()
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", errors.ClusterError)
     try:
@@ -389,6 +387,8 @@ def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]
             distributed.comm.get_address_host_port(scheduler)
         client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
+        errors.free_traceback(error)  # with a client that, collected while another starts,
+        gc.collect()  # would wait for the lock that this one holds
         raise errors.ClusterError(
             f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
             "when it starts, such as tcp://login1:8786."
