@@ -16,8 +16,8 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
     "modules": 189,
-    "lines": 46_111,
-    "lines of imports": 2_823,
+    "lines": 46_108,
+    "lines of imports": 2_818,
     "modules with a single importer": 31,
 }
 

@@ -21,18 +21,12 @@ from napari_gpu_denoise.files import (
     input_checks,
     microscopes,
     nifti,
+    output,
     tiff,
     video,
     zarr,
 )
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
-from napari_gpu_denoise.files.output import (
-    check_folder,
-    check_output,
-    new_file,
-    new_folder,
-    writing,
-)
 from napari_gpu_denoise.run.record import Record
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
@@ -179,16 +173,18 @@ def write(
     tables = form.tables(made.path, Path(path)) if form is format_like(like) else {}
     options = {"overwrite": overwrite, "keep": (made.path, *made.files, *tables)}
     for table in tables.values():
-        check_output(table, **options)
+        output.check_output(table, **options)
     if form.new_image is not None:
         opened = form.new_image(path, made, overwrite=overwrite)
     else:
-        opened = new_folder if form is dicom.FORMAT and made.path.is_dir() else new_file
+        opened = output.new_file
+        if form is dicom.FORMAT and made.path.is_dir():
+            opened = output.new_folder
         opened = opened(path, **options)
-    with opened as target, writing(path, form.name):
+    with opened as target, output.writing(path, form.name):
         written = form.write(target, path, data, made, records)
     for source, table in tables.items():
-        with input_checks.open_regular(source) as given, new_file(table, **options) as copy:
+        with input_checks.open_regular(source) as given, output.new_file(table, **options) as copy:
             shutil.copyfileobj(given, copy)
     return made.notes[len(like.notes) :] + written
 
@@ -396,7 +392,8 @@ def check_target(target: Path, inputs: Sequence[Path], written: set[tuple[int, i
     """Check before the work starts that its result can be written, or replace what is there."""
     if not target.parent.is_dir():
         return
-    check = check_folder if zarr.places.is_zarr_path(target) or target.is_dir() else check_output
+    folder = zarr.places.is_zarr_path(target) or target.is_dir()
+    check = output.check_folder if folder else output.check_output
     check(target, overwrite=True, keep=inputs)
     if target.exists() and identity(target) in written:
         raise OutputError(
