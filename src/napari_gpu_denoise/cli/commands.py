@@ -322,9 +322,7 @@ def devices(args: argparse.Namespace) -> int:
         for platform in opencl.platforms():
             _print_platform(platform, chosen)
         for library in list_drivers():
-            print(
-                f"{library} is installed, but no file in /etc/OpenCL/vendors names it: it is used."
-            )
+            print(f"{library} is used, though no file in /etc/OpenCL/vendors names it.")
         if problem is None:
             print(f"* {reason}")
     if problem is not None:

@@ -167,8 +167,7 @@ class _Series:
         self.has_volumes = dict(zip(self.names, lengths, strict=True)).get("Z", 1) >= _SLICES
         # Where pixels are finite, and not the same in all measurements as beside a mask.
         self.known = np.zeros(self.shape, bool)
-        noise = run.noise is None or isinstance(run.noise, (str, NoiseMemory))
-        self.measures_noise = run.sigma is None and noise
+        self.measures_noise = run.sigma is None and isinstance(run.noise, str | NoiseMemory | None)
         if not FEWEST <= self.count <= math.prod(self.shape):
             raise ImageError(
                 f"{self.count} measurements of {math.prod(self.shape)} pixels have no subspace: "

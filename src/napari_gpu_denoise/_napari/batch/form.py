@@ -23,7 +23,6 @@ from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.request import Run
 
-_OPTIONS = ("overwrite", "resume")  # of `run_batch`
 _EXISTING = {
     "Keep those of these settings": {"resume": True},
     "Keep all": {},
@@ -140,7 +139,7 @@ def command_with_remarks(batch: Batch, rows: Sequence[Row], folder: str) -> tupl
     """Return the command for a shell, and remarks on its differences from the panel."""
     run = batch.run
     words = snippets.filter_words(run, inputs_of(rows), folder, run.axes)
-    words += [f"--{name}" for name in _OPTIONS if getattr(batch.options, name)]
+    words += [f"--{name}" for name in _existing(batch)]
     remarks = []
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in each file.")
@@ -152,9 +151,7 @@ def python_call(batch: Batch, rows: Sequence[Row], folder: str) -> str:
     run = batch.run
     given: dict[str, Any] = {**snippets.noise_argument(run), "output": folder}
     given |= {"axes": run.axes} if run.axes else {}
-    given |= snippets.common_arguments(run) | {
-        name: True for name in _OPTIONS if getattr(batch.options, name)
-    }
+    given |= snippets.common_arguments(run) | dict.fromkeys(_existing(batch), True)
     listed = "".join(f"    {name!r},\n" for name in inputs_of(rows))
     return (
         f"{snippets.IMPORT}\nfiles = [\n{listed}]\n"
@@ -179,3 +176,8 @@ def _is_all_of(given: str, held: set[Path]) -> bool:
         return held.issuperset(find_files(given))
     except FileError:
         return False
+
+
+def _existing(batch: Batch) -> list[str]:
+    """Return the arguments for existing results."""
+    return [name for name in ("overwrite", "resume") if getattr(batch.options, name)]

@@ -340,10 +340,8 @@ def _new_records(whole: list[Pixels], like: ImageFile) -> list[dict]:
         if not isinstance(one.record, dict):
             continue
         place = number if one.origin is None or one.origin.place < 0 else one.origin.place
-        for record in (*one.record.get(provenance.HISTORY, ()), one.record):
-            told = {name: value for name, value in record.items() if name != provenance.HISTORY}
-            if len(whole) > 1:
-                told["channel"] = place
+        for record in provenance.runs_in(one.record):
+            told = {**record, "channel": place} if len(whole) > 1 else record
             if _key({**told, "channel": None}) not in known:
                 found.setdefault(_key(told), told)
     return list(found.values())

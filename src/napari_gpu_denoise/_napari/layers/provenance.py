@@ -127,8 +127,13 @@ def record_of(layer: Layer) -> dict[str, Any]:
 
 def records_of(layer: Layer) -> list[dict[str, Any]]:
     """Return the records of all runs that made a layer, oldest first."""
-    record = record_of(layer)
-    return [*record.get(HISTORY, ()), record] if record else []
+    return runs_in(record_of(layer))
+
+
+def runs_in(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the records of all runs that a record tells of, oldest first, each alone."""
+    own = {name: value for name, value in record.items() if name != HISTORY}
+    return [*record.get(HISTORY, ()), own] if record else []
 
 
 def is_result(layer: Layer) -> bool:

@@ -74,10 +74,8 @@ def add_layer(
     record = {**record, provenance.SOURCE: source.name, provenance.SOURCE_ID: source.identity}
     if new.title:
         record[provenance.MAP] = new.title
-    earlier = source.attributes["metadata"].get(provenance.METADATA_KEY)
-    if earlier is not None:
-        last = {name: value for name, value in earlier.items() if name != provenance.HISTORY}
-        record[provenance.HISTORY] = [*earlier.get(provenance.HISTORY, ()), last]
+    if earlier := source.attributes["metadata"].get(provenance.METADATA_KEY):
+        record[provenance.HISTORY] = provenance.runs_in(earlier)
     attributes["metadata"] = {**source.attributes["metadata"], provenance.METADATA_KEY: record}
     attributes["name"] = provenance.name_of(record)
     # What is in a file stays there, and is shown.
