@@ -7,8 +7,8 @@ Three calls are followed, each on one image of 64x64 pixels with sigma given:
 
 - ``python``: ``gd.bm3d(image, sigma=20)``;
 - ``command``: ``gpu-denoise bm3d in.tif -o out.tif --sigma 20``, run in this process;
-- ``napari``: a click on Denoise in the BM3D panel, with 20 typed as sigma; where there is no
-  display, start the script with ``xvfb-run -a``.
+- ``napari``: a click on Denoise in the panel Filter, at BM3D, with 20 typed as sigma; where there
+  is no display, start the script with ``xvfb-run -a``.
 
 *Functions on the way* are those that the array passes: the call stack when the first kernel is
 enqueued, after the stacks where the threads that lead there were started. *Changes of room* are
@@ -46,7 +46,7 @@ PACKAGE = Path(gd.__file__).resolve().parent
 PLUGIN = "napari-gpu-denoise"
 SIGMA = 20
 # What the panel calls its parts: change them here if it is redesigned.
-PANEL, RUN, SIGMA_FIELD = "BM3D", "Denoise", "Noise standard deviation"
+PANEL, FILTER, RUN, SIGMA_FIELD = "Filter", "BM3D", "Denoise", "Noise standard deviation"
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def follow_command() -> Recorder:
 
 
 def follow_napari() -> Recorder:
-    """Follow a click on Denoise in the BM3D panel."""
+    """Follow a click on Denoise in the panel Filter, at BM3D."""
     with contextlib.ExitStack() as stack:
         # Before napari is imported: the settings of the user are neither read nor changed.
         folder = stack.enter_context(tempfile.TemporaryDirectory())
@@ -221,7 +221,7 @@ def follow_napari() -> Recorder:
 def _click_of(viewer) -> Callable[[], None]:
     from qtpy.QtCore import Qt
     from qtpy.QtTest import QTest
-    from qtpy.QtWidgets import QLineEdit, QPushButton
+    from qtpy.QtWidgets import QComboBox, QLineEdit, QPushButton
 
     viewer.add_image(_image(), name="image")
     _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, PANEL)
@@ -231,6 +231,9 @@ def _click_of(viewer) -> Callable[[], None]:
         return [button for button in buttons if button.text().replace("&", "") == RUN]
 
     _wait(run_buttons)  # panels are loaded in the background
+    next(box for box in panel.findChildren(QComboBox) if box.findText(FILTER) >= 0).setCurrentText(
+        FILTER
+    )
     (run,) = run_buttons()
     (sigma,) = (f for f in panel.findChildren(QLineEdit) if f.accessibleName() == SIGMA_FIELD)
     sigma.setFocus()
