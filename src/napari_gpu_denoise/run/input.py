@@ -221,7 +221,7 @@ class Input:
     def adapted(self, run: Run) -> Run:
         """Return a run for `array`: with named axes, and nothing left to remove."""
         if run.correct is None:
-            return replace(run, axes=self.names)
+            return run.but(axes=self.names)
         # The type of the result follows from that of the pixels as they were given.
         dtype = levels.output_dtype(run.dtype, np.dtype(self.given.dtype))
         return replace(run, axes=self.names, dtype=dtype, correct=None)

@@ -130,7 +130,7 @@ class Job:
 
     def on(self, device: Device) -> Job:
         """Return the job for another device."""
-        return replace(self, run=replace(self.run, device=device))
+        return replace(self, run=self.run.but(device=device))
 
     @cached_property
     def stabilised(self) -> tuple[NoiseModel, ...]:
@@ -291,7 +291,7 @@ def start(
     image = Input.of(image, run)
     run, names = image.adapted(run), image.names
     if not anywhere:
-        run = replace(run, device=choose_devices(run.device, *run.uses)[0])
+        run = run.but(device=choose_devices(run.device, *run.uses)[0])
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)
     # A stream has an axis T, of unknown length.

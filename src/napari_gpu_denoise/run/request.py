@@ -219,7 +219,12 @@ class Run:
         limit = self.limit_of_memory
         if self.host_memory is not None:
             limit = self.host_memory.for_buffers(devices, limit)
-        return replace(self, device=devices[0], memory_limit=limit)
+        return self.but(device=devices[0], memory_limit=limit)
+
+    def but(self, **values: Any) -> Run:
+        """Return the run with other options, which takes parsing; itself if they are the same."""
+        same = all(getattr(self, name) == value for name, value in values.items())
+        return self if same else replace(self, **values)
 
     @classmethod
     def of(
