@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from filters.correlated_noise import BLURRED, STREAKS, WHITE, model
+from filters.correlated_noise import BLURRED, model, table
 from filters.sessions import as_gpu
 from flows import filtered, run_work, work_of
 from napari_gpu_denoise.noise.models import Correlated
@@ -17,9 +17,9 @@ from scenes import noisy, prepared
 GROUPS = {"neighbours_basic": 4, "neighbours_final": 8, "step_basic": 6, "step_final": 4}
 GROUPS |= {"window_basic": 5, "window_final": 3}
 CUBES = {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4}
-MODELS = tuple(
-    Correlated(s, table) for s, table in zip((12, 20, 31), (BLURRED, STREAKS, WHITE), strict=True)
-)
+# Of so long a range that they are filtered on two scales.
+BLURS = BLURRED, table(0.7, 1.1), table(1.2, 0.9)
+MODELS = tuple(Correlated(s, blur) for s, blur in zip((12, 20, 31), BLURS, strict=True))
 LETTER = {"choice": "hard", "thickness": 1, "staircase": 0}
 
 
@@ -40,10 +40,15 @@ CASES = {
     },
     "bm3d": (gd.BM3D(**GROUPS, channels="joint"), (2, 97, 33), "CYX", 2 * 70 * 33),
     "bm3d, refined": (gd.BM3D(**GROUPS, refine="once"), (16, 230), "YX", 16 * 210),
-    "bm3d of correlated noise": (
+    "bm3d on two scales": (
         *(correlated(gd.BM3D(**GROUPS, channels="opponent", scales=2), "CYX", MODELS),),
-        *((3, 260, 41), "CYX", 3 * 200 * 41),
+        *((3, 275, 131), "CYX", 3 * 200 * 131),
     ),
+    "pixelwise": (gd.NLMeansPixelwise(patch=5, window=7), (61, 64), "YX", 2000),
+    "pixelwise, volume": (
+        *(gd.NLMeansPixelwise(patch=3, window=5, slices=1), (9, 34, 40), "ZYX", 5000),
+    ),
+    "swnlm": (gd.SWNLM(window=7), (61, 64), "YX", 2000),
     "bm4d": (gd.BM4D(**CUBES, cube="2x4x8"), (9, 34, 52), "ZYX", 12000),
     "bm4d, refined": (
         gd.BM4D.of(profile="fast", **CUBES, cube="2x4x8", refine="once"),
@@ -76,6 +81,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_tiles_are_parts_of_the_whole(device, name):
     settings, shape, axes, pixels = CASES[name]
+    assert "scales" not in name or settings.scales == 2
     image = noisy(*shape)
     if getattr(settings, "criterion", "") == "multiplicative":
         # Dark pixels count as more than they are, which those around tell.
