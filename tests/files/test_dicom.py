@@ -418,17 +418,20 @@ def test_enhanced_files_tell_of_each_frame(tmp_path):
 def test_times_and_echoes(tmp_path):
     folder = tmp_path / "fmri"
     image = noisy(6, 24, 20).astype("uint16").reshape(3, 2, 24, 20)
+    shared = {"EchoTime": 5, "FrameTime": 40}
     for t in range(3):
-        series(tmp_path / f"{t}", image[t], TemporalPositionIdentifier=3 - t, EchoTime=5)
+        series(tmp_path / f"{t}", image[t], TemporalPositionIdentifier=3 - t, **shared)
     folder.mkdir()
     for each in tmp_path.glob("?/*"):
         each.rename(folder / f"{each.parent.name}{each.name}")
     read = formats.read(folder)
     assert (read.axes, read.notes) == ("TZYX", ())
+    assert read.pixel_metadata.steps["T"] == (40, "millisecond")
     np.testing.assert_array_equal(read.data, image[::-1])
     changed(folder / "0IM0", EchoTime=7)
     read = formats.read(folder)
     assert read.axes == "QZYX" and "differ in echo" in read.notes[0]
+    assert "T" not in read.pixel_metadata.steps
     (folder / "0IM0").unlink()
     with pytest.raises(FileError, match=r"1 of 2 positions in .* slices are missing"):
         formats.read(folder)
@@ -641,8 +644,11 @@ def test_files_without_a_decoder_or_a_preamble(tmp_path):
         formats.read(path)
 
 
-def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd):
+def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd, monkeypatch):
     caplog.set_level(logging.DEBUG)
+    # Then pydicom logs all that it reads.
+    caplog.set_level(logging.DEBUG, "pydicom")
+    monkeypatch.setattr(pydicom.config, "debugging", True)
     folder = series(tmp_path / "head", noisy(2, 24, 20).astype("uint16"))
     held = pydicom.dcmread(folder / "IM0")
     with warnings.catch_warnings():

@@ -363,7 +363,7 @@ def test_nan_is_refused_or_kept():
     given = picture() + STRIPES
     given[5:9, 7] = np.nan
     for call in (gd.remove_stripes, gd.remove_outliers):
-        with pytest.raises(errors.NonFiniteError):
+        with pytest.raises(errors.NonFiniteError, match=f"^4 of {given.size} pixels"):
             call(given)
         np.testing.assert_array_equal(np.isnan(call(given, nonfinite="keep")), np.isnan(given))
 
