@@ -44,7 +44,7 @@ CASES = {
         *(correlated(gd.BM3D(**GROUPS, channels="opponent", scales=2), "CYX", MODELS),),
         *((3, 275, 131), "CYX", 3 * 200 * 131),
     ),
-    "pixelwise": (gd.NLMeansPixelwise(patch=5, window=7), (61, 65), "YX", 2000),
+    "pixelwise": (gd.NLMeansPixelwise(patch=5, window=7), (61, 67), "YX", 2000),
     "pixelwise, volume": (
         *(gd.NLMeansPixelwise(patch=3, window=5, slices=1), (9, 34, 40), "ZYX", 5000),
     ),
