@@ -15,8 +15,8 @@ enqueued, after the stacks where the threads that lead there were started. *Chan
 how often the next of them is in another folder of the package.
 
 Only functions of the package count, each once; lambdas, comprehensions, module bodies,
-``__post_init__`` and the lazy ``__getattr__`` of the package do not: ``--list`` shows them in
-brackets. Each call is made once before, so that imports, devices, kernels and memory are ready.
+``__post_init__`` and the lazy ``__getattr__`` of the package do not. Each call is made once before,
+so that imports, devices, kernels and memory are ready.
 """
 
 from __future__ import annotations
@@ -29,19 +29,17 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import CodeType
+from typing import NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 
 import napari_gpu_denoise as gd
 
-ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(gd.__file__).resolve().parent
 PLUGIN = "napari-gpu-denoise"
 SIGMA = 20
@@ -49,33 +47,29 @@ SIGMA = 20
 PANEL, FILTER, RUN, SIGMA_FIELD = "Filter", "BM3D", "Denoise", "Noise standard deviation"
 
 
-@dataclass(frozen=True)
-class Function:
-    """One of our functions: where it is, and whether it counts."""
+class Function(NamedTuple):
+    """One of our functions, and where it is."""
 
     module: str
     name: str
     place: str
-    counts: bool
-
-    @classmethod
-    @cache
-    def of(cls, code: CodeType) -> Function | None:
-        """Return the function that a code object belongs to, or None if it is not ours."""
-        path = Path(code.co_filename)
-        if not path.is_relative_to(PACKAGE):
-            return None
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        generated = code.co_name.startswith("<") or code.co_name == "__post_init__"
-        lazy = module == "" and code.co_name == "__getattr__"
-        place = f"{path.relative_to(PACKAGE)}:{code.co_firstlineno}"
-        return cls(module or PACKAGE.name, code.co_qualname, place, not (generated or lazy))
 
     @property
     def room(self) -> str:
         """The folder of the package that the function is in."""
         return self.module.partition(".")[0]
+
+
+def function_of(code: CodeType) -> Function | None:
+    """Return the function that a code object belongs to, or None if it does not count."""
+    path, name = Path(code.co_filename), code.co_qualname
+    generated = code.co_name.startswith("<") or code.co_name == "__post_init__"
+    if generated or not path.is_relative_to(PACKAGE):
+        return None
+    path = path.relative_to(PACKAGE)
+    module = ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+    found = Function(module, name, f"{path}:{code.co_firstlineno}")
+    return None if (module, name) == ("__init__", "__getattr__") else found
 
 
 class Recorder:
@@ -89,11 +83,16 @@ class Recorder:
         """Return the functions on the way to the first launch; RuntimeError if there was none."""
         if self._stack is None:
             raise RuntimeError("no kernel was enqueued")
-        return list(dict.fromkeys(found for found in map(Function.of, self._stack) if found))
+        return list(dict.fromkeys(filter(None, map(function_of, self._stack))))
 
-    def launch(self) -> None:
-        """Note the stack, if this is the first launch."""
-        self._stack = self._stack or self._joined_stack()
+    def launching(self, plain: Callable) -> Callable:
+        """Return a function that notes the stack, if this is the first launch."""
+
+        def launch(*given, **options):
+            self._stack = self._stack or self._joined_stack()
+            return plain(*given, **options)
+
+        return launch
 
     def passing(self, function: Callable) -> Callable:
         """Return a function for another thread, recorded as what comes from here."""
@@ -123,13 +122,6 @@ def recorded() -> Iterator[Recorder]:
 
     recorder = Recorder()
 
-    def launching(plain: Callable) -> Callable:
-        def launch(*given, **options):
-            recorder.launch()
-            return plain(*given, **options)
-
-        return launch
-
     def starting(plain: Callable, method: str) -> Callable:
         def start(task):
             setattr(task, method, recorder.passing(getattr(task, method)))
@@ -137,27 +129,23 @@ def recorded() -> Iterator[Recorder]:
 
         return start
 
-    def submitting(plain: Callable) -> Callable:
-        def submit(executor, function, /, *given, **options):
-            return plain(executor, recorder.passing(function), *given, **options)
-
-        return submit
+    def submit(executor, function, /, *given, plain=ThreadPoolExecutor.submit, **options):
+        return plain(executor, recorder.passing(function), *given, **options)
 
     with contextlib.ExitStack() as stack:
 
-        def replace(owner: object, name: str, wrap: Callable, *more: str) -> None:
-            plain = getattr(owner, name)
-            setattr(owner, name, wrap(plain, *more))
-            stack.callback(setattr, owner, name, plain)
+        def replace(owner: object, name: str, by: Callable) -> None:
+            stack.enter_context(patch.object(owner, name, by))
 
-        replace(cl.Kernel, "__call__", launching)
-        replace(cl, "enqueue_nd_range_kernel", launching)
-        replace(threading.Thread, "start", starting, "run")
-        replace(ThreadPoolExecutor, "submit", submitting)
+        replace(cl.Kernel, "__call__", recorder.launching(cl.Kernel.__call__))
+        launch = recorder.launching(cl.enqueue_nd_range_kernel)
+        replace(cl, "enqueue_nd_range_kernel", launch)
+        replace(threading.Thread, "start", starting(threading.Thread.start, "run"))
+        replace(ThreadPoolExecutor, "submit", submit)
         if "superqt" in sys.modules:
             from superqt.utils._qthreading import WorkerBase
 
-            replace(WorkerBase, "start", starting, "work")
+            replace(WorkerBase, "start", starting(WorkerBase.start, "work"))
         yield recorder
 
 
@@ -181,28 +169,23 @@ def follow_python() -> Recorder:
 
 def follow_command() -> Recorder:
     """Follow the entry point of the command ``gpu-denoise``."""
-    import importlib
-    from unittest.mock import patch
-
     import tifffile
 
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    module, function = project["scripts"]["gpu-denoise"].split(":")
-    entry = getattr(importlib.import_module(module), function)
+    from napari_gpu_denoise.cli import main
+
     with tempfile.TemporaryDirectory() as folder, open(os.devnull, "w") as nowhere:
         source, out = Path(folder, "in.tif"), Path(folder, "out.tif")
         tifffile.imwrite(source, _image())
-        command = ["gpu-denoise", "bm3d", str(source), "-o", str(out), "--sigma", str(SIGMA)]
+        command = ["bm3d", str(source), "-o", str(out), "--sigma", str(SIGMA)]
 
         def call() -> None:
             out.unlink(missing_ok=True)
             with contextlib.redirect_stdout(nowhere), contextlib.redirect_stderr(nowhere):
-                code = entry()
+                code = main(command)
             if code:
                 raise RuntimeError(f"gpu-denoise ended with exit code {code}")
 
-        with patch.object(sys, "argv", command):
-            return _second_of(call)
+        return _second_of(call)
 
 
 def follow_napari() -> Recorder:
@@ -268,19 +251,9 @@ WAYS = {
 
 
 def figures(functions: list[Function]) -> tuple[int, int, int]:
-    """Return the number of functions that count, of their modules, and of changes of room."""
-    counted = [each for each in functions if each.counts]
-    changes = sum(a.room != b.room for a, b in itertools.pairwise(counted))
-    return len(counted), len({each.module for each in counted}), changes
-
-
-def show(functions: list[Function]) -> None:
-    """Print functions in order, those that do not count in brackets."""
-    number = 0
-    for each in functions:
-        number += each.counts
-        label = f"{number:3d} " if each.counts else "  ( "
-        print(f"  {label} {f'{each.module}.{each.name}':64}  {each.place}")
+    """Return the number of functions, of their modules, and of changes of room."""
+    changes = sum(a.room != b.room for a, b in itertools.pairwise(functions))
+    return len(functions), len({each.module for each in functions}), changes
 
 
 def main() -> None:
@@ -296,7 +269,8 @@ def main() -> None:
         print(f"| {title} | {' | '.join(map(str, figures(functions)))} |")
     for title, functions in ways.items() if args.list else ():
         print(f"\n{title}")
-        show(functions)
+        for number, each in enumerate(functions, 1):
+            print(f"  {number:3d} {f'{each.module}.{each.name}':64}  {each.place}")
 
 
 if __name__ == "__main__":

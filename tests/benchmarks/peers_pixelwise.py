@@ -77,10 +77,15 @@ def vapoursynth(image: np.ndarray) -> Iterator[Peer]:
         import vapoursynth as vs
     except ImportError:
         return
-    from peer_vapoursynth import clip_of
-
     core, count = vs.core, len(image)
-    clip = clip_of(image, 1000, colours=count == 3)
+    ny, nx = image.shape[1:]
+    blank = core.std.BlankClip(
+        width=nx, height=ny, format=vs.RGBS if count == 3 else vs.GRAYS, length=1000, keep=True
+    )
+    frame = blank.get_frame(0).copy()
+    for number, plane in enumerate(image):
+        np.asarray(frame[number])[:] = plane / 255
+    clip = core.std.ModifyFrame(blank, blank, lambda n, f: frame)
     told = {"d": 0, "a": WINDOW // 2, "s": PATCH // 2, "h": 12.0}
     told["channels"] = "Y" if count == 1 else "RGB"
     for name, space, wanted in (

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/quality_correlated.py [--tables photographs cars] [--quick]
 
-PSNR in dB of float results, peak 255. Real pictures are in quality_real.py.
+PSNR in dB of float results, peak 255. Real pictures are in quality_trust.py.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 
 import numpy as np
+from tables import show
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.protocol.filter import Filter
 
 SIGMA, SIDE, CELL = 10.0, 512, 64
 RADII = (1, 2, 4, 8, 16)
@@ -48,27 +50,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=2)
     seeds = parser.parse_args().seeds
-    print("| filter | radius | " + " | ".join(f"{c} sigma" for c in CONTRASTS) + " |")
-    print("| --- " * (2 + len(CONTRASTS)) + "|")
-    for name, settings in FILTERS.items():
-        for radius in RADII:
-            row = []
-            for contrast in CONTRASTS:
-                kept, spread, noisy_spread = [], [], []
-                for seed in range(seeds):
-                    rng = np.random.default_rng((seed, radius, contrast))
-                    clean, distance = phantom(radius, contrast, rng)
-                    noisy = (clean + SIGMA * rng.standard_normal(clean.shape)).astype(np.float32)
-                    result = gd.denoise(noisy, settings, SIGMA).image
-                    true, raw, found = (
-                        contrasts(each, distance, radius) for each in (clean, noisy, result)
-                    )
-                    kept.append(found.mean() / true.mean())
-                    spread.append(np.std(found - true))
-                    noisy_spread.append(np.std(raw - true))
-                ratio = np.mean(spread) / np.mean(noisy_spread)
-                row.append(f"{100 * np.mean(kept):.0f} % ({ratio:.2f})")
-            print(f"| {name} | {radius} | " + " | ".join(row) + " |", flush=True)
+    rows = (
+        [name, radius, *(kept(settings, radius, contrast, seeds) for contrast in CONTRASTS)]
+        for name, settings in FILTERS.items()
+        for radius in RADII
+    )
+    show(["filter", "radius", *(f"{contrast} sigma" for contrast in CONTRASTS)], rows)
+
+
+def kept(settings: Filter, radius: int, contrast: int, seeds: int) -> str:
+    """Return the mean contrast that is left, and what is left of the spread of the noisy one."""
+    shares, spreads = [], []
+    for seed in range(seeds):
+        rng = np.random.default_rng((seed, radius, contrast))
+        clean, distance = phantom(radius, contrast, rng)
+        noisy = (clean + SIGMA * rng.standard_normal(clean.shape)).astype(np.float32)
+        images = clean, noisy, gd.denoise(noisy, settings, SIGMA).image
+        true, raw, found = (contrasts(each, distance, radius) for each in images)
+        shares.append(found.mean() / true.mean())
+        spreads.append([np.std(each - true) for each in (found, raw)])
+    after, before = np.mean(spreads, axis=0)
+    return f"{100 * np.mean(shares):.0f} % ({after / before:.2f})"
 
 
 if __name__ == "__main__":

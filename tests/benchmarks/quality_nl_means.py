@@ -35,18 +35,22 @@ class Method:
     grid: dict[str, tuple] = field(default_factory=dict)
 
 
-def scikit_image(noisy: np.ndarray, sigma: float, *, patch: int, h: float) -> np.ndarray:
-    """Filter with the fast mode of scikit-image; `h` in units of sigma."""
-    given = {"patch_size": patch, "patch_distance": 10, "h": h * sigma, "sigma": sigma}
-    return denoise_nl_means(noisy, **given, fast_mode=True)
+def scikit_image(
+    noisy: np.ndarray, sigma: float, *, patch: int, h: float, reach: int = 10, fast: bool = True
+) -> np.ndarray:
+    """Filter with scikit-image; `h` in units of sigma, `reach` pixels around each."""
+    given = {"patch_size": patch, "patch_distance": reach, "h": h * sigma, "sigma": sigma}
+    return denoise_nl_means(noisy, **given, fast_mode=fast)
 
 
-def opencv(noisy: np.ndarray, sigma: float, *, patch: int, h: float) -> np.ndarray:
+def opencv(
+    noisy: np.ndarray, sigma: float, *, patch: int, h: float, window: int = 21
+) -> np.ndarray:
     """Filter with OpenCV (opencv-python-headless); `h` in units of sigma."""
     import cv2
 
     rounded = np.rint(noisy).clip(0, 255).astype(np.uint8)
-    return cv2.fastNlMeansDenoising(rounded, None, h * sigma, patch, 21)
+    return cv2.fastNlMeansDenoising(rounded, None, h * sigma, patch, window)
 
 
 def methods(device: str | None) -> list[Method]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
 
 import imageio.v3 as imageio
 import numpy as np
 from cases import cases, with_noise
-from quality_nl_means import Method, best_settings
+from quality_nl_means import Method, best_settings, opencv, scikit_image
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
@@ -22,7 +24,6 @@ from reference.data import existing, pictures
 from scenes import psnr
 
 SIGMA = 20.0
-# Correlation of the noise of neighbouring channels, and of the first and the third.
 
 
 def papers(options: argparse.Namespace) -> None:
@@ -108,32 +109,13 @@ def photographs(options: argparse.Namespace) -> None:
 
 def others() -> Iterator[Method]:
     """Yield other programs that are there."""
-    try:
-        from skimage.restoration import denoise_nl_means
-    except ImportError:
-        pass
-    else:
-        for fast in (False, True):
-
-            def scikit_image(noisy, sigma, *, patch, reach, h, fast=fast):
-                given = {"h": sigma * h, "sigma": sigma, "fast_mode": fast}
-                return denoise_nl_means(noisy, patch, reach, **given)
-
-            grid = {"patch": (3, 5, 7), "reach": (5, 6, 10), "h": (0.6, 0.7, 0.8, 0.9)}
-            slow = {"patch": (3, 5), "reach": (5,), "h": (0.6, 0.7, 0.8)}
-            name = f"scikit-image, {'fast' if fast else 'slow'} mode"
-            yield Method(name, scikit_image, grid if fast else slow)
-    try:
-        import cv2
-    except ImportError:
-        return
-
-    def opencv(noisy, sigma, *, patch, window, h):
-        levels = np.clip(np.rint(noisy), 0, 255).astype(np.uint8)
-        return cv2.fastNlMeansDenoising(levels, None, float(sigma * h), patch, window)
-
-    grid = {"patch": (3, 5, 7), "window": (11, 13, 21), "h": (0.7, 0.8, 0.9, 1.0, 1.1)}
-    yield Method("OpenCV, 8 bit", opencv, grid)
+    grid = {"patch": (3, 5, 7), "reach": (5, 6, 10), "h": (0.6, 0.7, 0.8, 0.9)}
+    yield Method("scikit-image, fast mode", scikit_image, grid)
+    grid = {"patch": (3, 5), "reach": (5,), "h": (0.6, 0.7, 0.8)}
+    yield Method("scikit-image, slow mode", partial(scikit_image, fast=False), grid)
+    if find_spec("cv2"):
+        grid = {"patch": (3, 5, 7), "window": (11, 13, 21), "h": (0.7, 0.8, 0.9, 1.0, 1.1)}
+        yield Method("OpenCV, 8 bit", opencv, grid)
 
 
 if __name__ == "__main__":

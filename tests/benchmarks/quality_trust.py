@@ -147,8 +147,8 @@ def pairs(options: argparse.Namespace) -> None:
         cases = [Case(s.noisy, s.clean, axes=s.axes, affine=s.affine) for s in given]
         rows.append(_row(name, cases, options))
         if cases[0].noisy.ndim == 3:
-            grey = [_luminance(case) for case in cases]
-            rows.append(_row(f"{name}, luminance", grey, options))
+            for way, change in (("luminance", _luminance), ("reduced by 2", _reduced)):
+                rows.append(_row(f"{name}, {way}", list(map(change, cases)), options))
     _print(rows)
 
 
@@ -209,6 +209,14 @@ def _magnitudes(clean: np.ndarray, sigma: float, dtype: type) -> Case:
 def _luminance(case: Case) -> Case:
     noisy, clean = (np.rint(each @ (0.299, 0.587, 0.114)) for each in (case.noisy, case.clean))
     return case._replace(noisy=noisy.astype(np.uint8), clean=clean, axes="YX")
+
+
+def _reduced(case: Case) -> Case:
+    """Return means of 2 x 2 pixels, rounded."""
+    y, x = (length // 2 for length in case.clean.shape[:2])
+    parts = (i[: 2 * y, : 2 * x].reshape(y, 2, x, 2, -1) for i in (case.noisy, case.clean))
+    noisy, clean = (np.rint(each.mean(axis=(1, 3))).astype(np.uint8) for each in parts)
+    return case._replace(noisy=noisy, clean=clean)
 
 
 def _filter(axes: str) -> Filter:

@@ -17,20 +17,19 @@ import argparse
 import ctypes
 import gc
 import os
-import sys
 import tempfile
 import threading
 import weakref
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import dask.array as da
 import numpy as np
 import pyopencl as cl
 import tifffile
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tables import show
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.opencl import program
@@ -71,13 +70,13 @@ class Buffer(cl.Buffer):
 
 @dataclass(frozen=True)
 class Held:
-    """What the process holds."""
+    """What the process holds; memory in MiB."""
 
-    resident: int
+    resident: float
     files: int
     threads: int
     system_threads: int
-    device: int
+    device: float
     buffers: int
     programs: int
     objects: int
@@ -87,35 +86,33 @@ class Held:
         """Return what is held after tidying up, as the allocator of C keeps what was freed."""
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        status = dict(
-            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
-        )
+        lines = Path("/proc/self/status").read_text().splitlines()
+        status = dict(line.split(":", 1) for line in lines)
         return cls(
-            1024 * int(status["VmRSS"].split()[0]),
+            int(status["VmRSS"].split()[0]) / 2**10,
             len(os.listdir("/proc/self/fd")),
             threading.active_count(),
             int(status["Threads"]),
-            sum(alive.values()),
+            sum(alive.values()) / 2**20,
             len(alive),
             sum(len(held.programs) for held in program._sessions.values()),
             len(gc.get_objects()),
         )
 
-    def print(self, count: int) -> None:
-        """Print a row."""
-        print(
-            f"| {count:>6} | {self.resident / 2**20:7.1f} | {self.files:>5} | {self.threads:>7} | "
-            f"{self.system_threads:>6} | {self.device / 2**20:10.2f} | {self.buffers:>7} | "
-            f"{self.programs:>8} | {self.objects:>7} |",
-            flush=True,
-        )
 
+def watched(work: Iterable, total: int, what: str) -> str:
+    """Do some work; print a row after each tenth of it, and return whether memory is flat."""
+    held: list[Held] = []
 
-def table(what: str) -> None:
-    """Print the head of a table."""
-    names = "RSS MiB | files | threads | system | device MiB | buffers | programs | objects"
-    print(f"\n| {what} | {names} |")
-    print("| ---: " * 9 + "|")
+    def rows() -> Iterator[tuple]:
+        for number, _ in enumerate(work, start=1):
+            if number % max(total // 10, 1) == 0:
+                held.append(Held.now())
+                yield number, *astuple(held[-1])
+
+    names = "RSS MiB", "files", "threads", "system", "device MiB", "buffers", "programs", "objects"
+    show([what, *names], rows())
+    return verdict(held)
 
 
 def verdict(rows: list[Held]) -> str:
@@ -127,12 +124,12 @@ def verdict(rows: list[Held]) -> str:
         means = [sum(getattr(row, name) for row in part) / len(part) for part in (second, last)]
         return means[1] - means[0], means[0]
 
-    (more, held), (bytes_more, _) = growth("resident"), growth("device")
+    (more, held), (on_device, _) = growth("resident"), growth("device")
     others = {name: growth(name)[0] for name in ("files", "threads", "system_threads", "objects")}
     flat = more <= FLAT * held and all(others[name] <= 1 for name in list(others)[:3])
     return (
         f"{'Flat' if flat else 'NOT FLAT'}: from the second quarter to the last, resident memory "
-        f"{more / 2**20:+.1f} MiB ({more / held:+.1%}), device {bytes_more / 2**20:+.2f} MiB, "
+        f"{more:+.1f} MiB ({more / held:+.1%}), device {on_device:+.2f} MiB, "
         + ", ".join(f"{name.replace('_', ' ')} {value:+.1f}" for name, value in others.items())
         + "."
     )
@@ -199,28 +196,17 @@ def main() -> None:
     device, rng = gd.choose(args.device), np.random.default_rng(args.seed)
     cl.Buffer = Buffer
     print(device)
-    ends: Counter = Counter()
-    table(" calls")
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(1, args.calls + 1):
-            ends[call(rng, device, Path(folder))] += 1
-            if number % max(args.calls // 10, 1) == 0:
-                rows.append(Held.now())
-                rows[-1].print(number)
+        ends: Counter = Counter()
+        calls = (ends.update([call(rng, device, Path(folder))]) for _ in range(args.calls))
+        calls_say = watched(calls, args.calls, "calls")
     print(", ".join(f"{name} {count}" for name, count in ends.most_common()))
-    calls_say = verdict(rows)
     gd.release_memory()
-    print(f"Device memory once it is released: {Held.now().device} bytes.")
-    table("frames")
-    rows = []
+    print(f"Device memory once it is released: {Held.now().device} MiB.\n")
     frame = noisy(24, 28, dtype="uint8")
     frames = (np.roll(frame, k, axis=1) for k in range(args.frames))
-    for number, _ in enumerate(gd.stream(FILTERS[1], frames, 20, device=device), start=1):
-        if number % max(args.frames // 10, 1) == 0:
-            rows.append(Held.now())
-            rows[-1].print(number)
-    print(f"\nCalls. {calls_say}\nFrames. {verdict(rows)}")
+    stream = gd.stream(FILTERS[1], frames, 20, device=device)
+    print(f"\nCalls. {calls_say}\nFrames. {watched(stream, args.frames, 'frames')}")
 
 
 if __name__ == "__main__":

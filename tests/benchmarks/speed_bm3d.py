@@ -1,38 +1,41 @@
-"""Print how fast whole calls of BM3D are in fresh processes, and how much memory they take.
+"""Print how fast whole calls of BM3D are in fresh processes.
 
     python tests/benchmarks/speed_bm3d.py [--shape 512x512] [--peer np]
 
 Each method runs in processes of its own: the first with empty kernel caches, the second with what
-that one left there. Memory is the most that process held, on Linux, and what it held before the
-first call, with everything imported and the picture made. Kernels are timed by ``tools/bench.py
---filter bm3d``. "fixed" are the fixed parameters of Davy and Ehret 2020.
+that one left there. Kernels are timed by ``tools/bench.py --filter bm3d``. "fixed" are the fixed
+parameters of Davy and Ehret 2020.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
+from functools import partial
 
 import numpy as np
-from peer_bm3d import OF_PACKAGE, PROFILES
-from tables import show
+from peer_bm3d import OF_PACKAGE, PROFILES, run_package, settings_of
+from tables import seconds_of, show
 
 import napari_gpu_denoise as gd
 from bench import SIGMA, synthetic
 
 
-def fresh(method: str, profile: str, options: argparse.Namespace, folder: Path) -> dict:
-    """Time calls in a new process that keeps compiled kernels in a folder."""
-    command = [sys.executable, str(Path(__file__).with_name("call_bm3d.py")), method, profile]
-    command += [str(folder / "image.npy"), f"--sigma={SIGMA}", f"--repeats={options.repeats}"]
-    command += [f"--device={options.device}"] if options.device else []
-    caches = dict.fromkeys(("XDG_CACHE_HOME", "POCL_CACHE_DIR", "CUDA_CACHE_PATH"), str(folder))
-    return json.loads(subprocess.check_output(command, env={**os.environ, **caches}, text=True))
+def run_task(method: str, profile: str, options: argparse.Namespace) -> list[float]:
+    """Return the seconds of the first call in this process, and the median of the others."""
+    image = synthetic(tuple(map(int, options.shape.split("x"))))
+    if method == "package":
+        importlib.import_module("bm3d")
+        call = partial(run_package, image, SIGMA, profile)
+    else:
+        given = {"settings": settings_of(profile), "device": gd.choose(options.device)}
+        call = partial(gd.bm3d, image, SIGMA, **given)
+    return [*seconds_of(call, 1, warm=0), float(np.median(seconds_of(call, options.repeats, 0)))]
 
 
 def main() -> None:
@@ -44,24 +47,25 @@ def main() -> None:
     add("--device", help="number of the OpenCL device, or part of its name")
     add("--repeats", type=int, default=5)
     add("--peer", nargs="*", choices=OF_PACKAGE, default=(), help="the bm3d package as well")
+    add("--task", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    shape = tuple(int(n) for n in options.shape.split("x"))
-    methods = [("ours", profile) for profile in options.profiles]
-    methods += [("package", profile) for profile in options.peer]
+    if options.task:
+        print(json.dumps(run_task(*options.task, options)))
+        return
     print(
         f"{gd.choose(options.device)}, {options.shape}, sigma {SIGMA:g}, {os.cpu_count()} cores\n"
     )
+    methods = [("ours", profile) for profile in options.profiles]
+    methods += [("package", profile) for profile in options.peer]
     body = []
-    for method, profile in methods:
+    for method in methods:
+        command = [sys.executable, __file__, *sys.argv[1:], "--task", *method]
         with tempfile.TemporaryDirectory() as folder:
-            np.save(Path(folder, "image.npy"), synthetic(shape))
-            cold, cached = (fresh(method, profile, options, Path(folder)) for _ in range(2))
-        seconds = (cold["first"], cached["first"], cached["warm"])
-        memory = (cached["memory"], cached["memory before"], cold["memory"])
-        cells = [f"{s:.3f}" for s in seconds] + [f"{n / 1e6:.0f}" for n in memory]
-        body.append([f"{method} {profile}", *cells])
-    columns = ("first ever, s", "first, s", "warm, s", "most memory, MB", "before, MB")
-    show(["method", *columns, "most memory while compiling, MB"], body)
+            caches = dict.fromkeys(("XDG_CACHE_HOME", "POCL_CACHE_DIR", "CUDA_CACHE_PATH"), folder)
+            made = (subprocess.check_output(command, env=os.environ | caches) for _ in range(2))
+            (ever, _), (first, warm) = (json.loads(each.splitlines()[-1]) for each in made)
+        body.append([" ".join(method), *(f"{seconds:.3f}" for seconds in (ever, first, warm))])
+    show(["method", "first ever, s", "first, s", "warm, s"], body)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,8 @@ MIN_SIGMA_OVER_DIFFERENCES = 0.75
 MIN_PROVEN_SHARE = 0.8
 # How much the power of correlated noise falls from the middle to the highest frequencies, 1 for
 # white noise: of colours together, and of what they do not share, over the former 0.6 to 7 in files
-# of cameras, and 0.05 to 0.5 in textures and means of many shots (quality_real: camera, reduced,
-# clean; colours of quality_trust).
+# of cameras, and 0.05 to 0.5 in textures and means of many shots (quality_trust: pairs, unchanged;
+# colours of textures).
 MIN_FALL_OF_COLOURS, MIN_FALL_RATIO = 5.0, 0.6
 # Power of colours within the patches that are read, rough over smooth: 1.2 to 2.5 of noise of
 # cameras, 1.8 to 5 of what is left in the means of many shots.

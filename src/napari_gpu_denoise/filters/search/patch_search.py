@@ -395,8 +395,8 @@ class PatchSearch:
         matches = Matches(held["padded"], keys, self.offsets.table, rows, columns, layout)
         constants = self.variant.constants
         # PoCL keeps the lists of a whole group on the stack of a thread, and overflows it with the
-        # large groups that it would choose.
-        group = (1, 1, 1) if run.device.shares_cores else None
+        # large groups that it would choose, another for every number of frames.
+        group = (1, 1, 1) if run.device.shares_cores or run.device.float_lanes > 1 else None
         more = {"offsets": self.offsets.table, "n_offsets": self.offsets.count}
         if self.variant.kernel == "search_plain":
             across, down = columns.count, rows.count
