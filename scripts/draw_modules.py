@@ -61,24 +61,20 @@ def drawing() -> str:
     for module in sorted(graph.modules - {PACKAGE}):
         imported = graph.find_modules_directly_imported_by(module)
         # The empty __init__ of a folder is no module of it.
-        if imported or graph.find_modules_that_directly_import(module) or not folder(graph, module):
+        empty = graph.find_children(module) and not graph.find_modules_that_directly_import(module)
+        if imported or not empty:
             boxes[box(module)] += 1
             arrows |= {(box(module), box(one)) for one in imported - {PACKAGE}}
     arrows = without_implied({(a, b) for a, b in arrows if a != b})
     lines = []
     for name in sorted(boxes):
         look = f"label={json.dumps(name)}"
-        if folder(graph, f"{PACKAGE}.{name}"):
+        if graph.find_children(f"{PACKAGE}.{name}"):
             label = json.dumps(f"{name}/  {boxes[name]}")
             look = f'label={label}, fillcolor="#dfe9f1", penwidth=1.5'
         lines.append(f"{json.dumps(name)} [{look}];")
     lines += [f"  {json.dumps(a)} -> {json.dumps(b)};" for a, b in sorted(arrows)]
     return "\n".join(["digraph modules {", STYLE, *lines, "}", ""])
-
-
-def folder(graph: grimp.ImportGraph, module: str) -> bool:
-    """Return whether a module is a folder of others."""
-    return bool(graph.find_children(module))
 
 
 def main() -> None:

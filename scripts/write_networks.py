@@ -1,6 +1,6 @@
 """Write the sorting networks of the Shapiro-Wilk test into kernels/swnlm/sorting_networks.h.
 
-    python scripts/write_networks.py [--check]
+    python scripts/write_networks.py
 
 They sort the 9, 25 or 49 differences of two patches: halves of the wires are sorted, and merged by
 Batcher's odd-even merge (Knuth, The Art of Computer Programming 3, section 5.3.4).
@@ -8,7 +8,6 @@ Batcher's odd-even merge (Knuth, The Art of Computer Programming 3, section 5.3.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 HEADER = Path(__file__).parents[1] / "kernels" / "swnlm" / "sorting_networks.h"
@@ -71,15 +70,5 @@ def header() -> str:
     return "\n".join([*lines, "#endif"]) + "\n"
 
 
-def main() -> None:
-    """Write the header, or with ``--check`` fail if it differs."""
-    text = header()
-    if "--check" in sys.argv[1:]:
-        if HEADER.read_text() != text:
-            sys.exit(f"{HEADER.name} is not what this script writes: run it.")
-    else:
-        HEADER.write_text(text)
-
-
 if __name__ == "__main__":
-    main()
+    HEADER.write_text(header())

@@ -18,13 +18,11 @@ import time
 from pathlib import Path
 
 import numpy as np
+from tables import show
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from filters.sessions import as_gpu  # noqa: E402
-from filters.test_gpu_kernels import CASES, denoised, given  # noqa: E402
-from scenes import scene  # noqa: E402
+from filters.sessions import as_gpu
+from filters.test_gpu_kernels import CASES, denoised, given
+from scenes import psnr, scene
 
 
 def save_result(name: str, device: str | None, kernels: str, path: Path) -> None:
@@ -50,37 +48,29 @@ def main() -> None:
         save_result(name, asked.device, kernels, Path(path))
         return
     asked.folder.mkdir(parents=True, exist_ok=True)
-    print("| case | kernels | PSNR, dB | largest difference | seconds, first call |")
-    print("| --- | --- | ---: | ---: | ---: |")
-    for name in CASES:
-        clean = scene(*CASES[name][1])
-        kept = asked.folder / f"{name}.npy"
-        for kernels in ["own"] if asked.save else ["own", "GPU"]:
-            path = kept if asked.save else asked.folder / "result.npy"
-            path.unlink(missing_ok=True)
-            command = [sys.executable, __file__, "--folder", str(asked.folder)]
-            command += ["--device", asked.device] if asked.device else []
-            begun = time.perf_counter()
-            try:
-                run = subprocess.run(
-                    [*command, "--worker", name, kernels, str(path)],
-                    timeout=asked.limit,
-                    capture_output=True,
-                    text=True,
-                )
-                failure = run.returncode and f"failed ({run.returncode}): {run.stderr[-200:]}"
-            except subprocess.TimeoutExpired:
-                failure = f"no result within {asked.limit:.0f} s"
-            if failure:
-                print(f"| {name} | {kernels} | {' '.join(failure.split())} | | |", flush=True)
-                continue
-            result = np.load(path)
-            psnr = 10 * np.log10(255**2 / np.mean((result - clean) ** 2))
-            largest = np.abs(result - np.load(kept)).max()
-            seconds = time.perf_counter() - begun
-            print(
-                f"| {name} | {kernels} | {psnr:.3f} | {largest:.4f} | {seconds:.1f} |", flush=True
-            )
+    head = ["case", "kernels", "PSNR, dB", "largest difference", "seconds, first call"]
+    kinds = ["own"] if asked.save else ["own", "GPU"]
+    show(head, ([name, each, *compared(name, each, asked)] for name in CASES for each in kinds))
+
+
+def compared(name: str, kernels: str, asked: argparse.Namespace) -> list:
+    """Return PSNR of a case, the largest difference from what is saved, and seconds; or why not."""
+    kept = asked.folder / f"{name}.npy"
+    path = kept if asked.save else asked.folder / "result.npy"
+    path.unlink(missing_ok=True)
+    command = [sys.executable, __file__, "--folder", str(asked.folder)]
+    command += ["--device", asked.device] if asked.device else []
+    command += ["--worker", name, kernels, str(path)]
+    begun = time.perf_counter()
+    try:
+        run = subprocess.run(command, timeout=asked.limit, capture_output=True, text=True)
+    except subprocess.TimeoutExpired:
+        return [f"no result within {asked.limit:.0f} s", "", ""]
+    if run.returncode:
+        return [f"failed ({run.returncode}): {' '.join(run.stderr[-200:].split())}", "", ""]
+    seconds, result = time.perf_counter() - begun, np.load(path)
+    largest = np.abs(result - np.load(kept)).max()
+    return [f"{psnr(result, scene(*CASES[name][1])):.3f}", f"{largest:.4f}", f"{seconds:.1f}"]
 
 
 if __name__ == "__main__":

@@ -1,7 +1,4 @@
-"""Magnitudes with Rician noise: what stabilised filters leave where there is little signal or none.
-
-Tables of quality_noise.py, which runs them.
-"""
+"""Tables of quality_noise.py: magnitudes with Rician noise, of little signal or none."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.ndimage import distance_transform_edt
+from tables import show
 
 import napari_gpu_denoise as gd
 from reference.data import pictures
@@ -19,8 +17,6 @@ FILTERS: dict[str, Callable] = {"BM3D": gd.bm3d, "NL-means": gd.nl_means}
 PERCENTS = (3, 5, 9)
 NEAR = 2.0  # pixels from the head up to which a background is told apart
 SIGNALS = (0, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2)  # in sigma
-
-Table = tuple[list[str], list[list]]
 
 
 def pairs(rng: np.random.Generator, shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -34,8 +30,12 @@ def pairs(rng: np.random.Generator, shape: tuple[int, ...]) -> list[np.ndarray]:
     return [np.sqrt(-2 * np.log(part)) * phase for part in (1 - share, share)]
 
 
-def head_rows(options: argparse.Namespace) -> Table:
-    """Return head and body of the table of a noisy head."""
+def magnitudes(options: argparse.Namespace) -> None:
+    """Head with Rician noise (colin27): PSNR in dB, mean of the background in % of sigma.
+
+    The background is every pixel whose true signal is 0, near those within 2 pixels of the head;
+    the mean over all of them, with the standard error that draws and slices have.
+    """
     body = []
     for percent in PERCENTS:
         found: dict[str, list[np.ndarray]] = {}
@@ -51,7 +51,7 @@ def head_rows(options: argparse.Namespace) -> Table:
             body.append(
                 [f"{percent} %", name, *mean[:2], f"{shares[0]} ± {error:.2f}", *shares[1:]]
             )
-    return ["noise", "method", "whole", "head", "background %", "farther %", "near %"], body
+    show(["noise", "method", "whole", "head", "background %", "farther %", "near %"], body)
 
 
 def _of_slice(
@@ -82,8 +82,11 @@ def _of_slice(
     return {name: np.mean(rows, axis=0) for name, rows in scores.items()}
 
 
-def flat_rows(options: argparse.Namespace) -> Table:
-    """Return head and body of the table of flat images."""
+def flat(options: argparse.Namespace) -> None:
+    """The same signal everywhere, in sigma: mean error in % of sigma, of signed and other results.
+
+    In brackets what a filter adds to the mean of the stabilised image, in thousandths.
+    """
     model = gd.Rician(1.0)
     cells: dict[str, list[str]] = {}
     for signal in SIGNALS:
@@ -104,4 +107,4 @@ def flat_rows(options: argparse.Namespace) -> Table:
             cells.setdefault(f"{name}, signed", []).append(cell)
             cells.setdefault(f"{name}, negative set to 0", []).append(f"{100 * other:+.1f}")
             cells.setdefault(f"{name}, left of the noise", []).append(f"{left:.3f}")
-    return ["result", *map(str, SIGNALS)], [[name, *row] for name, row in cells.items()]
+    show(["result", *map(str, SIGNALS)], ([name, *row] for name, row in cells.items()))

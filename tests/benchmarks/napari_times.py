@@ -188,7 +188,6 @@ class Times:
         for stage in ("Measuring", "Compiling", "Denoising"):
             if stage == "Measuring":
                 self.movie.data = self.movie.data + 1
-            seen = []
             panel.run_button.click()
             wait(lambda stage=stage: stage in panel.status.text() or panel.run_button.isEnabled())
             if panel.run_button.isEnabled():
@@ -196,8 +195,8 @@ class Times:
             start = time.perf_counter()
             panel.cancel_button.click()
             wait(panel.run_button.isEnabled)
-            seen.append(1000 * (time.perf_counter() - start))
-            tell(f"BM3D: Cancel while {stage.lower()}", seen[0], BARS["cancel"])
+            taken = 1000 * (time.perf_counter() - start)
+            tell(f"BM3D: Cancel while {stage.lower()}", taken, BARS["cancel"])
             rest(1)
 
 

@@ -128,12 +128,9 @@ def scene(kind: str, seed: int) -> Scene:
     if dtype == np.uint8:
         room = (255 - offset) / (1.3 * float(expected.max()) + 6)
         gain = min(gain, max(room, 0.5))
-    electrons = rng.poisson(expected)
-    image = (
-        offset + gain * electrons + rng.normal(0, read, expected.shape)
-        if read
-        else (offset + gain * electrons)
-    )
+    image = offset + gain * rng.poisson(expected)
+    if read:
+        image += rng.normal(0, read, expected.shape)
     if dtype.kind == "u":
         image = np.clip(np.rint(image), 0, np.iinfo(dtype).max)
     return Scene(image.astype(dtype), axes, gain, read, offset, expected)

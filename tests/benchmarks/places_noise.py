@@ -1,4 +1,4 @@
-"""Noise that differs between planes or places: automatic noise beside one sigma and true ones."""
+"""Tables of quality_noise.py: noise that differs between planes or places."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+from tables import show
 
 import napari_gpu_denoise as gd
 from reference.data import pictures
@@ -15,8 +16,8 @@ from scenes import psnr
 LIGHT = 2.5  # in the middle over that in the corners
 
 
-def plane_rows(options: argparse.Namespace) -> list[list]:
-    """Return rows of PSNR in dB: noisy, one sigma, automatic, told."""
+def planes(options: argparse.Namespace) -> None:
+    """Noise that differs between planes, PSNR in dB."""
     frames = np.stack(list(pictures("foliage").values())[:8])[:, :240, :400]
     photographs = [picture[:256, :256] for picture in list(pictures("set12").values())[:6]]
     images = np.stack(photographs)
@@ -35,11 +36,11 @@ def plane_rows(options: argparse.Namespace) -> list[list]:
         told = ({"noise": "gaussian"}, {}, {"sigma": sigma})
         results = [function(noisy, axes=axes, device=options.device, **each) for each in told]
         rows.append([name, *(psnr(each, clean) for each in (noisy, *results))])
-    return rows
+    show(["stack, noise, filter", "noisy", "one sigma", "automatic", "true sigma of each"], rows)
 
 
-def place_rows(options: argparse.Namespace) -> list[list]:
-    """Return rows of PSNR in dB: noisy, without a map, automatic, told; and how often it is found.
+def places(options: argparse.Namespace) -> None:
+    """Noise that differs between places, BSD68, mean PSNR in dB, and how often that was found.
 
     Photographs divided by the light of a lamp have a gain, or sigma, of 1 in the middle and `LIGHT`
     in the corners, times that of the row.
@@ -53,7 +54,8 @@ def place_rows(options: argparse.Namespace) -> list[list]:
         ("gain 5 to 12.5, BM3D", "photons", 5, gd.bm3d),
         ("sigma 20 everywhere, BM3D", "even", 20, gd.bm3d),
     ]
-    return [_place_row(*case, options) for case in cases]
+    head = ["noise, filter", "noisy", "without map", "automatic", "true map", "found"]
+    show(head, (_place_row(*case, options) for case in cases))
 
 
 def _place_row(

@@ -17,10 +17,8 @@ from pathlib import Path
 import imageio.v3 as imageio
 import numpy as np
 from cases import cases
-from magnitudes_noise import flat_rows, head_rows
-from places_noise import place_rows, plane_rows
-from skimage.restoration import denoise_nl_means
-from skimage.restoration import estimate_sigma as scikit_sigma
+from magnitudes_noise import flat, magnitudes
+from places_noise import places, planes
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
@@ -31,7 +29,6 @@ from scenes import psnr
 sys.path.insert(0, str(Path(__file__).parents[2] / "sample_data"))
 import make_samples
 
-STRENGTHS = (1.0, 1.5, 2.0, 2.5, 3.0)  # of scikit-image, units of its own sigma
 TIMES = (0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # of one sigma, to find the best
 SAMPLES = {"fluorescence": "TYX", "mri": "ZYX", "ultrasound": "TYX"}
 
@@ -61,10 +58,6 @@ def photons(options: argparse.Namespace) -> None:
         noisy, told = case.noisy, {"device": options.device}
         own = single_image_noise(noisy)
         model = gd.PoissonGaussian(own.gain, own.read_noise, own.offset)
-        level = float(scikit_sigma(noisy))
-        shape = {"patch_size": 5, "patch_distance": 6, "sigma": level, "preserve_range": True}
-        scanned = [gd.bm3d(noisy, times * case.sigma, **told) for times in TIMES]
-        others = [denoise_nl_means(noisy, h=h * level, fast_mode=True, **shape) for h in STRENGTHS]
         results = {
             "noisy": noisy,
             "BM3D, model of the image": gd.bm3d(noisy, noise=model, **told),
@@ -72,32 +65,16 @@ def photons(options: argparse.Namespace) -> None:
             'BM3D, noise="auto"': gd.bm3d(noisy, noise="auto", **told),
             'BM3D, noise="gaussian"': gd.bm3d(noisy, noise="gaussian", **told),
             **{
-                f"BM3D, {times:g} x root of mean variance": result
-                for times, result in zip(TIMES, scanned, strict=True)
+                f"BM3D, {times:g} x root of mean variance": gd.bm3d(
+                    noisy, times * case.sigma, **told
+                )
+                for times in TIMES
             },
-            "scikit-image NL-means, best h for each image": max(others, key=case.score),
         }
         for name, result in results.items():
             rows.setdefault(name, []).append(case.score(result))
     names = [case.name.removeprefix("input_avg1_") for case in shots]
     show(["method", *names, "mean"], ([k, *v, np.mean(v)] for k, v in rows.items()))
-
-
-def magnitudes(options: argparse.Namespace) -> None:
-    """Head with Rician noise (colin27): PSNR in dB, mean of the background in % of sigma.
-
-    The background is every pixel whose true signal is 0, near those within 2 pixels of the head;
-    the mean over all of them, with the standard error that draws and slices have.
-    """
-    show(*head_rows(options))
-
-
-def flat(options: argparse.Namespace) -> None:
-    """The same signal everywhere, in sigma: mean error in % of sigma, of signed and other results.
-
-    In brackets what a filter adds to the mean of the stabilised image, in thousandths.
-    """
-    show(*flat_rows(options))
 
 
 def colours(options: argparse.Namespace) -> None:
@@ -183,18 +160,6 @@ def _of_sample(
         error(denoised(noise=estimate).image)[1],
         estimate.models[0].summary(),
     ]
-
-
-def planes(options: argparse.Namespace) -> None:
-    """Noise that differs between planes, PSNR in dB."""
-    head = ["stack, noise, filter", "noisy", "one sigma", "automatic", "true sigma of each"]
-    show(head, plane_rows(options))
-
-
-def places(options: argparse.Namespace) -> None:
-    """Noise that differs between places, BSD68, mean PSNR in dB, and how often that was found."""
-    head = ["noise, filter", "noisy", "without map", "automatic", "true map", "found"]
-    show(head, place_rows(options))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Quality of refined results: PSNR of the profile `normal` as it is, refined once, and in a chain.
 
-    python tests/benchmarks/quality_refine.py [--tables set12 video times …] [--device NAME]
+    python tests/benchmarks/quality_refine.py [--tables photographs video times …] [--device NAME]
 
 Noise is drawn with ``numpy.random.default_rng(0)`` for each image; sigma and model are told; PSNR
 has the peak 255, or that of the counts.
@@ -42,16 +42,13 @@ def _of_images(images: list[np.ndarray], sigma: float, device: object) -> Callab
     return score
 
 
-def set12(options: argparse.Namespace) -> None:
-    """BM3D, mean over Set12."""
-    images = list(pictures("set12").values())[:: options.stride]
-    _show([("Set12", f"{s}", _of_images(images, s, options.device)) for s in (15, 25, 50)])
-
-
-def bsd68(options: argparse.Namespace) -> None:
-    """BM3D, mean over BSD68."""
-    images = list(pictures("bsd68").values())[:: options.stride]
-    _show([("BSD68", "25", _of_images(images, 25, options.device))])
+def photographs(options: argparse.Namespace) -> None:
+    """BM3D, means over Set12 and BSD68."""
+    rows = []
+    for name, sigmas in (("set12", (15, 25, 50)), ("bsd68", (25,))):
+        images = list(pictures(name).values())[:: options.stride]
+        rows += [(name, f"{s}", _of_images(images, s, options.device)) for s in sigmas]
+    _show(rows)
 
 
 def fluorescence(options: argparse.Namespace) -> None:
@@ -174,4 +171,4 @@ def times(options: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    print_tables(__doc__, (set12, bsd68, fluorescence, video, volume, halves, real, times))
+    print_tables(__doc__, (photographs, fluorescence, video, volume, halves, real, times))

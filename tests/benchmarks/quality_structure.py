@@ -195,10 +195,9 @@ def removed(options: argparse.Namespace) -> None:
                 noisy = image + rng.normal(0, SIGMA, image.shape)
                 structure = with_structure(kind, image.shape, SIGMA, strength, rng)
                 striped = noisy + structure
-
-                means = noisy + structure.mean()  # which nothing in an image tells
                 given = [(noisy, {}), (striped, {}), (striped, {"correct": "found"})]
-                given += [(means, {})] if kind in ("rows", "columns") else []
+                if kind in ("rows", "columns"):
+                    given.append((noisy + structure.mean(), {}))
                 results = (
                     gd.bm3d(each.astype(np.float32), SIGMA, device=options.device, **more)
                     for each, more in given

@@ -213,7 +213,7 @@ class Correlated(Additive, base.NoiseModel):
             # Few frequencies hold most of the noise, so that it is known from fewer numbers.
             count = power.sum() ** 2 / np.square(power).sum()
             independent = max(spectrum.patches / channel.spectra.overlap, 1.0) * count
-            # Texture of single planes adds 6 %, as error_bars.py of tests/benchmarks shows.
+            # Texture of single planes adds 6 %, as noise_estimates.py of tests/benchmarks shows.
             texture = 0.0 if channel.frames is not None else 0.06
             error = model.sigma * math.hypot(math.sqrt(0.5 / independent), texture)
         curve = channel.at_all_frequencies(channel.curve)
