@@ -81,9 +81,7 @@ def main() -> None:
     """Draw."""
     dot = shutil.which("dot")
     if dot is None:
-        sys.exit(
-            "The program dot was not found: install Graphviz (https://graphviz.org/download/)."
-        )
+        sys.exit("There is no program dot: install Graphviz (https://graphviz.org/download/).")
     command = [dot, "-Tsvg", "-o", str(OUT)]
     subprocess.run(command, input=drawing(), text=True, encoding="utf-8", check=True)
 
