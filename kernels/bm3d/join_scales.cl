@@ -7,15 +7,13 @@
 // Shapes: fine (frames, fine_ny, fine_nx), whose first pixel is (top, left) pixels before that of the result, at the first
 //   pixel of coarse and halved (frames, coarse_ny, coarse_nx); out (frames, ny, nx). Beyond their ends images go on as they end.
 
+#include "common/pixel_item.h"
+
 __kernel void join_scales(__global const float *fine, int fine_ny, int fine_nx, __global const float *coarse,
                           __global const float *halved, int coarse_ny, int coarse_nx, int top, int left, int ny, int nx,
                           __global float *out)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    if (x >= nx || y >= ny)
-        return;
-    const size_t frame = get_global_id(2);
+    PIXEL_OF_ITEM(nx, ny)
     const int fine_y = y + top, fine_x = x + left;
     // A pixel lies a quarter of a coarse one before the centre of that if it is even, else after it. From the coarse pixel
     // on the other side on:
@@ -24,7 +22,7 @@ __kernel void join_scales(__global const float *fine, int fine_ny, int fine_nx, 
     float change = 0.0f;
     for (int j = 0; j < 4; ++j) {
         const int row = clamp(fine_y / 2 + (j - 1) * along_y, 0, coarse_ny - 1);
-        const size_t at = (frame * coarse_ny + row) * coarse_nx;
+        const size_t at = (image * coarse_ny + row) * coarse_nx;
         float sum = 0.0f;
         for (int i = 0; i < 4; ++i) {
             const int column = clamp(fine_x / 2 + (i - 1) * along_x, 0, coarse_nx - 1);
@@ -32,5 +30,5 @@ __kernel void join_scales(__global const float *fine, int fine_ny, int fine_nx, 
         }
         change = fma(weights[j], sum, change);
     }
-    out[(frame * ny + y) * nx + x] = fine[(frame * fine_ny + fine_y) * fine_nx + fine_x] + change;
+    out[(image * ny + y) * nx + x] = fine[(image * fine_ny + fine_y) * fine_nx + fine_x] + change;
 }

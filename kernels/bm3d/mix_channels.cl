@@ -6,16 +6,14 @@
 // Shapes: given (channels, frames, ny, nx); matrix (made, channels); levels (channels, frames), the sigma of each channel; made
 //   (made, frames, ny, nx). With `weighted`, every channel is first divided by its sigma; channels without noise are left out.
 
+#include "common/pixel_item.h"
+
 __kernel void mix_channels(__global const float *given, int channels, int frames, int ny, int nx,
                            __global const float *matrix,
                            __global const float *levels, int weighted, __global float *made)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    if (x >= nx || y >= ny)
-        return;
-    const int out = get_global_id(2) / frames;
-    const int frame = get_global_id(2) % frames;
+    PIXEL_OF_ITEM(nx, ny)
+    const int out = image / frames, frame = image % frames;
     const size_t pixels = (size_t)ny * nx;
     const size_t at = (size_t)y * nx + x;
     float sum = 0.0f;

@@ -54,6 +54,9 @@ static inline float mean_variance(__global const float *correlation)
     return SPECTRUM ? fmax(*correlation, LEAST_MEAN_VARIANCE) : 1.0f;
 }
 
+// The variances of the noise in a row of coefficients of one patch or cube, on a CPU.
+#define VARIANCES_ALONE(correlation) (SPECTRUM ? ROW(correlation) : (float8)1.0f)
+
 // Weight of a group as a whole number of `units`, so that numerator and denominator use the same rounded weight.
 static inline int group_units(float sum, float units)
 {

@@ -34,7 +34,6 @@ static inline int2 pair_at(uint number, int stride)
     return (int2)(block + row, block + stride + column);
 }
 
-
 // Turns sums of covariances into variances, in place, for a stack of `size`. On entry, variance[k + stride] holds the sum over
 // the pairs with one patch in either half of the block that begins at k; variance[0] is not read. `alone` is the variance in a
 // single patch.

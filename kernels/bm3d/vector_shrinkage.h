@@ -14,11 +14,10 @@ static inline float common_energy(const float8 *v, __global const float *correla
             total += v[i * NEIGHBOURS + k];
         if (i == 0)
             total.s0 = 0.0f;
-#if SPECTRUM
-        energy += total * total / ROW(correlation + i * PATCH);
-#else
-        energy += total * total;
-#endif
+        if (SPECTRUM)
+            energy += total * total / ROW(correlation + i * PATCH);
+        else
+            energy += total * total;
     }
     return lanes_sum(energy) / size;
 }
@@ -34,11 +33,7 @@ static inline float8 shrink_stacks(float8 *v, float8 *basic, float8 *variances, 
         float8 *stack = v + i * NEIGHBOURS;
         float8 *guide = basic + i * NEIGHBOURS;
         float8 *variance = variances + i * NEIGHBOURS;
-#if SPECTRUM
-        const float8 alone = ROW(correlation + i * PATCH);
-#else
-        const float8 alone = (float8)1.0f;
-#endif
+        const float8 alone = VARIANCES_ALONE(correlation + i * PATCH);
         stack_forward(stack, size);
         if (WIENER)
             stack_forward(guide, size);
@@ -70,11 +65,7 @@ static inline float8 shrink_stacks(float8 *v, float8 *guide, float8 *variances, 
                                    float gain, float strength, float common)
 {
     for (int i = 0; i < 8; ++i) {
-#if SPECTRUM
-        const float8 noise = strength * ROW(correlation + i * PATCH);
-#else
-        const float8 noise = (float8)strength;
-#endif
+        const float8 noise = strength * VARIANCES_ALONE(correlation + i * PATCH);
         float8 state = guide[i * NEIGHBOURS + size - 1];
         for (int k = size - 2; k >= 0; --k)
             state = kalman_step(state, v[i * NEIGHBOURS + k], guide[i * NEIGHBOURS + k], noise);

@@ -23,11 +23,7 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const CODE *codes, c
         float8 *stack = v + r * NEIGHBOURS;
         float8 *guide = basic + r * NEIGHBOURS;
         float8 variances[NEIGHBOURS];
-#if SPECTRUM
-        const float8 alone = ROW(correlation + 8 * r);
-#else
-        const float8 alone = (float8)1.0f;
-#endif
+        const float8 alone = VARIANCES_ALONE(correlation + 8 * r);
         for (int k = 0; k < NEIGHBOURS; ++k)
             variances[k] = alone;
         if (SHARED_NOISE) {

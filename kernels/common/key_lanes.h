@@ -9,11 +9,9 @@ typedef real REAL;
 #if LANES == 1
 typedef uint KEY;
 #define AS_KEY(v) as_uint(v)
-#define ANY(condition) (condition)
 #define STORE_LANES(v, to) (*(to) = (v))
 #else
 typedef WITH_LANES(uint, LANES) KEY;
 #define AS_KEY(v) WITH_LANES(as_uint, LANES)(v)
-#define ANY(condition) any(condition)
 #define STORE_LANES(v, to) WITH_LANES(vstore, LANES)(v, 0, to)
 #endif

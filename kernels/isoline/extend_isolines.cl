@@ -7,6 +7,7 @@
 // Shapes: smooth (images, pny, pitch); found (images, pny / 2, pitch / 2), directions modulo 16; image i uses number i % guides;
 //   out (images, ny, nx).
 
+#include "common/pixel_item.h"
 #include "isoline/segments.h"
 #include "isoline/candidates.h"
 #include "isoline/noise.h"
@@ -18,13 +19,9 @@
 __kernel void extend_isolines(__global const float *smooth, __global const uchar *found, int guides, int pny, int pitch,
                               int y0, int x0, int ny, int nx, NOISE_ARGUMENTS, __global float *out)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const int image = get_global_id(2);
-    if (x >= nx || y >= ny)
-        return;
-    __global const float *levels_found = smooth + (size_t)image * pny * pitch;
-    __global const uchar *directions = found + (size_t)(image % guides) * (pny / 2) * (pitch / 2);
+    PIXEL_OF_ITEM(nx, ny)
+    __global const float *levels_found = smooth + image * pny * pitch;
+    __global const uchar *directions = found + image % guides * (pny / 2) * (pitch / 2);
     const int here_y = y0 + y;
     const int here_x = x0 + x;
     const size_t inside = (size_t)here_y * pitch + here_x;
@@ -53,5 +50,5 @@ __kernel void extend_isolines(__global const float *smooth, __global const uchar
             weights += weight;
         }
     }
-    out[((size_t)image * ny + y) * nx + x] = level + sum / weights;
+    out[(image * ny + y) * nx + x] = level + sum / weights;
 }

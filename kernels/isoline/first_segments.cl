@@ -7,16 +7,14 @@
 //   relative to the pixel that it leaves, and its sum of squared differences from that mean.
 // Cost of a pixel: 32 * LENGTH reads.
 
+#include "common/pixel_item.h"
 #include "isoline/segments.h"
 
 __kernel void first_segments(__global const float *padded, int pny, int pitch, int y0, int x0, int ny, int nx,
                              __global uchar *directions, __global float2 *segments)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    if (x >= nx || y >= ny)
-        return;
-    const size_t here = ((size_t)get_global_id(2) * pny + y0 + y) * pitch + x0 + x;
+    PIXEL_OF_ITEM(nx, ny)
+    const size_t here = (image * pny + y0 + y) * pitch + x0 + x;
     const float level = padded[here];
     int best = 0;
     float mean = 0.0f;

@@ -8,6 +8,7 @@
 // Shapes: pixels (images, pny, pitch); padded (guides, pny, pitch): image i uses number i % guides; directions, segments as
 //   first_segments writes them; out (images, out_ny, out_pitch), where the first pixel goes to (out_y0, out_x0).
 
+#include "common/pixel_item.h"
 #include "isoline/segments.h"
 #include "isoline/half_planes.h"
 
@@ -19,12 +20,10 @@ static inline float levels_along(__global const float *pixels, int pitch, int di
     for (int k = 1; k <= LENGTH; ++k) {
         const int2 at = segment_pixel(direction, k);
         sum += pixels[at.y * pitch + at.x] - level;
-#if THICKNESS > 1
-        sum += pixels[(at.y + left.y) * pitch + at.x + left.x] - level;
-#endif
-#if THICKNESS > 2
-        sum += pixels[(at.y - left.y) * pitch + at.x - left.x] - level;
-#endif
+        if (THICKNESS > 1)
+            sum += pixels[(at.y + left.y) * pitch + at.x + left.x] - level;
+        if (THICKNESS > 2)
+            sum += pixels[(at.y - left.y) * pitch + at.x - left.x] - level;
     }
     return sum;
 }
@@ -38,9 +37,8 @@ static inline float isoline_mean(__global const float *padded, __global const fl
     int direction = directions[here];
     const float2 first = segments[here];
     Sample line = {LENGTH, first.x, first.y};
-#if ASIDE || THICKNESS > 1
-    float sum = levels_along(pixels + here, pitch, direction, own);
-#endif
+    const bool summed = ASIDE || THICKNESS > 1;
+    float sum = summed ? levels_along(pixels + here, pitch, direction, own) : 0.0f;
     for (int k = 1; k < SEGMENTS; ++k) {
         const int2 end = segment_pixel(direction, LENGTH);
         here += (long)end.y * pitch + end.x;
@@ -51,15 +49,10 @@ static inline float isoline_mean(__global const float *padded, __global const fl
         if (!(log_ratio(line, more, longer.spread, level, looks) < most))
             break;
         line = longer;
-#if ASIDE || THICKNESS > 1
-        sum += levels_along(pixels + here, pitch, direction, own);
-#endif
+        if (summed)
+            sum += levels_along(pixels + here, pitch, direction, own);
     }
-#if ASIDE || THICKNESS > 1
-    return sum / (line.number * THICKNESS + 1);
-#else
-    return line.mean * line.number / (line.number + 1);
-#endif
+    return summed ? sum / (line.number * THICKNESS + 1) : line.mean * line.number / (line.number + 1);
 }
 
 __kernel void follow_isolines(__global const float *padded, __global const float *pixels, int guides, int pny, int pitch,
@@ -68,42 +61,28 @@ __kernel void follow_isolines(__global const float *padded, __global const float
                               float looks, float t_max, float t2_max,
                               __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    if (x >= nx || y >= ny)
-        return;
-    const size_t image = get_global_id(2);
+    PIXEL_OF_ITEM(nx, ny)
     const size_t inside = (size_t)(y0 + y) * pitch + x0 + x;
     const size_t guide = (image % guides) * pny * pitch;
     const size_t here = guide + inside;
     pixels += image * pny * pitch - guide;
-    float value;
-#if SHOW == 2
-    value = directions[here];
-#elif SHOW == 1 && !HYBRID
-    value = ISOLINE;
-#else
     const float own = pixels[here];
-#if HYBRID
-    const Edges edges = edges_around(padded + here, pitch, padded[here], looks, t2_max);
-#if SHOW == 1
-    value = min(edges.edges, ISOLINE);
-#else
-    if (edges.edges > 1)
+    // Without HYBRID all isolines are followed.
+    Edges edges = {ISOLINE, 0, 0.0f, 0.0f};
+    if (HYBRID && SHOW != 2)
+        edges = edges_around(padded + here, pitch, padded[here], looks, t2_max);
+    float value;
+    if (SHOW == 2)
+        value = directions[here];
+    else if (SHOW == 1)
+        value = min(edges.edges, ISOLINE);
+    else if (edges.edges > 1)
         value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, looks, t_max, own);
-#if ASIDE
+    else if (!ASIDE)
+        value = own + (edges.edges ? edges.beside : edges.star);
     else if (edges.edges)
         value = own + rays_mean(pixels + here, pitch, edges.line, 5, own);
     else
         value = own + rays_mean(pixels + here, pitch, 0, 8, own);
-#else
-    else
-        value = own + (edges.edges ? edges.beside : edges.star);
-#endif
-#endif
-#else
-    value = own + isoline_mean(padded, pixels, pitch, here, directions, segments, looks, t_max, own);
-#endif
-#endif
     out[(image * out_ny + out_y0 + y) * out_pitch + out_x0 + x] = value;
 }

@@ -8,6 +8,7 @@
 //   block_ny, block_pitch); levels (images). `middle` is the weight of a pixel in the line through it.
 // Cost of a pixel: 340 reads.
 
+#include "common/pixel_item.h"
 #include "isoline/segments.h"
 #include "isoline/candidates.h"
 #include "isoline/noise.h"
@@ -16,11 +17,7 @@ __kernel void line_residuals(__global const float *padded, __global const float 
                              int block_ny, int block_pitch, int y0, int x0, int ny, int nx, float middle,
                              NOISE_ARGUMENTS, __global float *residuals)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const int image = get_global_id(2);
-    if (x >= nx || y >= ny)
-        return;
+    PIXEL_OF_ITEM(nx, ny)
     const int pitch = 2 * block_pitch;
     const size_t plane = (size_t)block_ny * block_pitch;
     const size_t block = (size_t)(y0 + y) * block_pitch + x0 + x;

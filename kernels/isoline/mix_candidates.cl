@@ -9,6 +9,7 @@
 //   and class.
 // Cost of a pixel: 450 reads.
 
+#include "common/pixel_item.h"
 #include "isoline/segments.h"
 #include "isoline/half_planes.h"
 #include "isoline/candidates.h"
@@ -38,11 +39,7 @@ __kernel void mix_candidates(__global const float *pixels, __global const float 
                              __global const float *residuals, int guides, float softness,
                              __global float *pilot, __global uchar *found)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const int image = get_global_id(2);
-    if (x >= nx || y >= ny)
-        return;
+    PIXEL_OF_ITEM(nx, ny)
     const int pitch = 2 * block_pitch;
     const size_t plane = (size_t)block_ny * block_pitch;
     const size_t block = (size_t)(y0 + y) * block_pitch + x0 + x;

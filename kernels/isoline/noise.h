@@ -8,13 +8,9 @@
 
 static inline float noise_of(NOISE_ARGUMENTS, int frame, size_t at, float mean)
 {
-#if SPECKLE
-    return relative * fabs(mean);
-#elif SIGMA_MAP
-    return levels[frame] * variation[at];
-#else
-    return levels[frame];
-#endif
+    if (SPECKLE)
+        return relative * fabs(mean);
+    return SIGMA_MAP ? levels[frame] * variation[at] : levels[frame];
 }
 
 // Its inverse, finite even where there is no noise.

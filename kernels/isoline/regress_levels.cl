@@ -8,6 +8,7 @@
 //   out_pitch), where the first pixel goes to (out_y0, out_x0).
 // Cost of a pixel: 2 (2 RADIUS + 1)^2 reads.
 
+#include "common/pixel_item.h"
 #include "isoline/noise.h"
 #include "isoline/weights.h"
 
@@ -23,22 +24,15 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
                              int y0, int x0, int ny, int nx, NOISE_ARGUMENTS,
                              __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const int image = get_global_id(2);
-    if (x >= nx || y >= ny)
-        return;
+    PIXEL_OF_ITEM(nx, ny)
     const size_t inside = (size_t)(y0 + y) * pitch + x0 + x;
     const size_t plane = (size_t)pny * pitch;
     __global const float *levels_here = pixels + image * plane + inside;
     __global const float *pilots_here = pilot + (image % guides) * plane + inside;
     const float level = levels_here[0];
     const float own = pilots_here[0];
-#if SPECKLE
-    const float unit = 2.0f / (GAUSSIAN(ALIKE) * relative);
-#else
-    const float unit = over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, image % guides, inside, own));
-#endif
+    const float unit = SPECKLE ? 2.0f / (GAUSSIAN(ALIKE) * relative)
+                               : over_noise(GAUSSIAN(ALIKE) * noise_of(NOISE, image % guides, inside, own));
 
 #if OPPONENT
     const int frames = guides / 3;
@@ -60,13 +54,9 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
         float rw = 0.0f, rwi = 0.0f, rwii = 0.0f, rv = 0.0f, rvi = 0.0f;
         #pragma unroll
         for (int i = -RADIUS; i <= RADIUS; ++i) {
-#if SPECKLE
-            // Relative to the mean of both, which makes it symmetric: their noise differs.
+            // Of speckle relative to the mean of both, which makes it symmetric: their noise differs.
             const float other = pilots_here[j * pitch + i];
-            const float apart = (other - own) / fmax(fabs(other + own), DARKEST) * unit;
-#else
-            const float apart = (pilots_here[j * pitch + i] - own) * unit;
-#endif
+            const float apart = (SPECKLE ? (other - own) / fmax(fabs(other + own), DARKEST) : other - own) * unit;
             float eighth = apart * apart;
 #if OPPONENT
             const float of_luminance = (luminance[j * pitch + i] - luminance[0]) * luminance_unit;
@@ -102,5 +92,5 @@ __kernel void regress_levels(__global const float *pixels, __global const float 
     const float down = (ii * vjc - ji * vic) / (jj * ii - ji * ji);
     const float right = (jj * vic - ji * vjc) / (jj * ii - ji * ji);
     const float plane_here = mv - down * mj - right * mi;
-    out[((size_t)image * out_ny + out_y0 + y) * out_pitch + out_x0 + x] = level + plane_here;
+    out[(image * out_ny + out_y0 + y) * out_pitch + out_x0 + x] = level + plane_here;
 }

@@ -9,17 +9,14 @@
 //   out_pitch), where the first pixel goes to (out_y0, out_x0).
 // Cost of a pixel: 32 * (1 + (SEGMENTS - 1) * (2 * DEVIATION + 1)) segments.
 
+#include "common/pixel_item.h"
 #include "isoline/segments.h"
 
 __kernel void search_isolines(__global const float *padded, __global const float *pixels, int guides, int pny, int pitch,
                               int y0, int x0, int ny, int nx, float looks, float t_max,
                               __global float *out, int out_ny, int out_pitch, int out_y0, int out_x0)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    if (x >= nx || y >= ny)
-        return;
-    const size_t image = get_global_id(2);
+    PIXEL_OF_ITEM(nx, ny)
     const size_t guide = (image % guides) * pny * pitch;
     const size_t here = guide + (size_t)(y0 + y) * pitch + x0 + x;
     pixels += image * pny * pitch - guide;

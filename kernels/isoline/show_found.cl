@@ -4,16 +4,14 @@
 // Constants: SHOW = 1 yields classes, 2 directions.
 // Shapes: found (guides, pny / 2, pitch / 2): image i uses number i % guides; out (images, ny, nx).
 
+#include "common/pixel_item.h"
+
 #define AXES 16
 
 __kernel void show_found(__global const uchar *found, int guides, int pny, int pitch, int y0, int x0, int ny, int nx,
                          __global float *out)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const int image = get_global_id(2);
-    if (x >= nx || y >= ny)
-        return;
-    const int code = found[((size_t)(image % guides) * (pny / 2) + (y0 + y) / 2) * (pitch / 2) + (x0 + x) / 2];
-    out[((size_t)image * ny + y) * nx + x] = SHOW == 1 ? code / AXES : code % AXES;
+    PIXEL_OF_ITEM(nx, ny)
+    const int code = found[(image % guides * (pny / 2) + (y0 + y) / 2) * (pitch / 2) + (x0 + x) / 2];
+    out[(image * ny + y) * nx + x] = SHOW == 1 ? code / AXES : code % AXES;
 }

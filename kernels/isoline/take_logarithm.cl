@@ -11,6 +11,7 @@
 // Cost of a pixel: 25 reads.
 
 #include "common/mirror.h"
+#include "common/pixel_item.h"
 
 #define FLOOR 0.25f
 // Smallest grey level, where all pixels are 0.
@@ -19,11 +20,8 @@
 __kernel void take_logarithm(__global const float *tile, int tile_ny, int tile_nx, int tile_y, int tile_x,
                              int image_ny, int image_nx, __global float *logarithm)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    if (x >= tile_nx || y >= tile_ny)
-        return;
-    const size_t first = (size_t)get_global_id(2) * tile_ny * tile_nx;
+    PIXEL_OF_ITEM(tile_nx, tile_ny)
+    const size_t first = image * tile_ny * tile_nx;
     const float weights[5] = {0.0625f, 0.25f, 0.375f, 0.25f, 0.0625f};
     float mean = 0.0f;
     #pragma unroll

@@ -58,10 +58,5 @@ __kernel void aggregate_patches(__global const float *estimates,
         }
     }
     const float mean = level + total / weights;
-    __global float *joined = out + ((size_t)(frame + first_out) * ny + y) * nx + x;
-#if SQUARES
-    *joined = sqrt(fmax(mean, 0.0f));
-#else
-    *joined = mean;
-#endif
+    out[((size_t)(frame + first_out) * ny + y) * nx + x] = SQUARES ? sqrt(fmax(mean, 0.0f)) : mean;
 }

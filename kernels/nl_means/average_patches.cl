@@ -117,11 +117,7 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
                 const float b = pixels[there + i * line + j] - level;
                 sum += b;
                 square = fma(b, b, square);
-#if SQUARES
-                values[i] = fma(w, b * (b + 2.0f * level), values[i]);
-#else
-                values[i] = fma(w, b, values[i]);
-#endif
+                values[i] = fma(w, SQUARES ? b * (b + 2.0f * level) : b, values[i]);
             }
         }
     }
@@ -138,23 +134,17 @@ void average_patches(__global const float *padded, int pnz, int pny, int pitch,
     mean /= found * PATCH * PATCH;
     mean_square /= found * PATCH * PATCH;
     const bool is_flat = mean_square - mean * mean <= flat * s * s;
-#if SQUARES
     // So small a mean square is noise alone: any estimate above 0 is mostly chance.
     const bool is_dark = level * level + 2.0f * level * mean + mean_square <= flat * 2.0f * s * s;
-#endif
 
     __global float *estimate = estimates + (((size_t)frame * rows + row) * columns + column) * (PATCH * PATCH);
     if (mine) {
         #pragma unroll
-        for (int i = 0; i < PATCH; ++i)
-#if SQUARES
-        {
+        for (int i = 0; i < PATCH; ++i) {
             const float above = is_flat ? mean_square + 2.0f * level * mean : values[i] / total;
             const float of_signal = level * level + above - 2.0f * s * s;
-            estimate[i * PATCH + j] = is_dark ? fmin(of_signal, 0.0f) : of_signal;
+            const float of_values = level + (is_flat ? mean : values[i] / total);
+            estimate[i * PATCH + j] = !SQUARES ? of_values : is_dark ? fmin(of_signal, 0.0f) : of_signal;
         }
-#else
-            estimate[i * PATCH + j] = level + (is_flat ? mean : values[i] / total);
-#endif
     }
 }

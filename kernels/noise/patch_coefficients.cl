@@ -19,16 +19,10 @@ typedef float Level;
 #else
 #include "common/level_type.h"
 #endif
+#include "common/float8_rows.h"
 
 #define WIDTH 8
 #define SETS 4
-
-static inline float sum_of(const float8 v)
-{
-    const float4 half_sum = v.lo + v.hi;
-    const float2 quarter = half_sum.lo + half_sum.hi;
-    return quarter.x + quarter.y;
-}
 
 __kernel void patch_coefficients(__global const Level *pixels, const int size, const int nx, const int columns,
                                  const int across, const int apart, const int each, const int count, const int first,
@@ -78,13 +72,13 @@ __kernel void patch_coefficients(__global const Level *pixels, const int size, c
             for (int s = 0; s < SETS; ++s)
                 energies[s] = fma(vload8(s * WIDTH + j, sets), value, energies[s]);
         }
-        const float total = sum_of(sum), mean = level + total / (WIDTH * WIDTH);
+        const float total = lanes_sum(sum), mean = level + total / (WIDTH * WIDTH);
         told += first + patch;
         told[0] = isfinite(total) ? mean : NAN;
-        told[number] = mean + sum_of(sight);
-        told[2 * (size_t)number] = sum_of(clipped) / (WIDTH * WIDTH);
+        told[number] = mean + lanes_sum(sight);
+        told[2 * (size_t)number] = lanes_sum(clipped) / (WIDTH * WIDTH);
         for (int s = 0; s < SETS; ++s)
-            told[(3 + s) * (size_t)number] = sum_of(energies[s]);
+            told[(3 + s) * (size_t)number] = lanes_sum(energies[s]);
         told -= first + patch;
     }
 }

@@ -56,25 +56,22 @@ __kernel void average_rows(AVERAGE_ARGUMENTS)
     const float unit = channel_units(levels + frame, nt * nz, strength, count, ratios);
     const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
-    real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES];
-#if SIGMA_MAP
-    real factors[ROWS][WIDTH / LANES];
-#endif
+    real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES], factors[ROWS][WIDTH / LANES];
     for (int j = 0; j < ROWS; ++j)
         for (int i = 0; i < WIDTH / LANES; ++i) {
             for (int c = 0; c < CHANNELS; ++c)
                 sums[c][j][i] = 0.0f;
             totals[j][i] = 0.0f;
-#if SIGMA_MAP
-            float each[LANES];
-            for (int k = 0; k < LANES; ++k) {
-                const int map_row = clamp(y + j - skip, 0, ny - 1) + map_y;
-                const int map_column = min(x + i * LANES + k, nx - 1) + map_x;
-                const float root = fmin(1.0f / variation[map_row * map_nx + map_column], 1e6f);
-                each[k] = root * root;
+            if (SIGMA_MAP) {
+                float each[LANES];
+                for (int k = 0; k < LANES; ++k) {
+                    const int map_row = clamp(y + j - skip, 0, ny - 1) + map_y;
+                    const int map_column = min(x + i * LANES + k, nx - 1) + map_x;
+                    const float root = fmin(1.0f / variation[map_row * map_nx + map_column], 1e6f);
+                    each[k] = root * root;
+                }
+                factors[j][i] = *(const unaligned_real *)each;
             }
-            factors[j][i] = *(const unaligned_real *)each;
-#endif
         }
 
     real columns[ROWS][SUMMED / LANES];
@@ -114,9 +111,8 @@ __kernel void average_rows(AVERAGE_ARGUMENTS)
                     for (int j = 0; j < ROWS; ++j)
                         for (int i = 0; i < WIDTH / LANES; ++i) {
                             real distance = row_sum(column_values + j * SUMMED + i * LANES, taps);
-#if SIGMA_MAP
-                            distance *= factors[j][i];
-#endif
+                            if (SIGMA_MAP)
+                                distance *= factors[j][i];
                             const real weight = weight_of(distance, unit, start);
                             totals[j][i] += weight;
                             const int at = j * pitch + i * LANES;

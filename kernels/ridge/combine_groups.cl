@@ -170,15 +170,13 @@ void combine_groups(COMBINED_ARGUMENTS)
         const float change = scale / units * fma(area[j * LINE + p], group.sigma, -old) / here;
         __global int *sum = sums + one->added + ahead;
         atomic_add(sum, convert_int_rte(clamp(taken[j].x * change, -largest, largest)));
-#if KEPT
-        atomic_add(sum + group.stride, convert_int_rte(clamp(taken[j].y * change, -largest, largest)));
-#endif
+        if (KEPT)
+            atomic_add(sum + group.stride, convert_int_rte(clamp(taken[j].y * change, -largest, largest)));
     }
     if (match.added >= 0) {
         __global int *sum = WEIGHTS + match.added;
         atomic_add(sum, weight);
-#if KEPT
-        atomic_add(sum + group.stride, partly);
-#endif
+        if (KEPT)
+            atomic_add(sum + group.stride, partly);
     }
 }

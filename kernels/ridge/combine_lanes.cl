@@ -129,9 +129,8 @@ __kernel void combine_lanes(COMBINED_ARGUMENTS, int first_block_z, int first_blo
             partly[j] = KEPT ? convert_int_rte(weight[j] * (least / remaining)) : 0;
             if (matches[j].added >= 0) {
                 weighed[matches[j].added] += weight[j];
-#if KEPT
-                weighed[matches[j].added + group.stride] += partly[j];
-#endif
+                if (KEPT)
+                    weighed[matches[j].added + group.stride] += partly[j];
             }
         }
         real all[VECTORS], part[VECTORS];  // the weights, over the noise
@@ -164,9 +163,8 @@ __kernel void combine_lanes(COMBINED_ARGUMENTS, int first_block_z, int first_blo
                     continue;
                 __global int *to = added + matches[j].added + ahead;
                 *to += ((const int *)changes)[j];
-#if KEPT
-                to[group.stride] += ((const int *)parts)[j];
-#endif
+                if (KEPT)
+                    to[group.stride] += ((const int *)parts)[j];
             }
         }
     }

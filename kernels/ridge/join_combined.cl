@@ -48,17 +48,15 @@ __kernel void join_combined(__global const float *estimate, __global const float
             for (int j = 0; j <= min(x, PX - 1); ++j) {
                 const size_t corner = sums_at - ((size_t)c * ny + i) * nx - j;
                 denominator += convert_float(corners[corner]);
-#if KEPT
-                partly += convert_float(corners[corner + stride]);
-#endif
+                if (KEPT)
+                    partly += convert_float(corners[corner + stride]);
             }
     const float over = denominator > 0.0f ? 1.0f / denominator : 0.0f;
     const float each = level * units / scale * over;
     const float old = estimate[at];
     const float made = fma(each, convert_float(sums[sums_at]), old);
     const size_t to = (((size_t)image * out_nz + z - out_z) * out_ny + y - out_y) * out_nx + x - out_x;
-#if KEPT
-    kept[to] = made + partly * over * (begun[at] - old) - each * convert_float(sums[sums_at + stride]);
-#endif
+    if (KEPT)
+        kept[to] = made + partly * over * (begun[at] - old) - each * convert_float(sums[sums_at + stride]);
     out[to] = made;
 }

@@ -8,14 +8,11 @@
 
 #define VALUES (PATCH * PATCH)
 
-// Of scalars a comparison is 0 or 1, of vectors 0 or -1.
 #if LANES == 1
-#define ANY(condition) (condition)
 // Drivers know these two as instructions.
 #define SMALLER(a, b) fmin(a, b)
 #define LARGER(a, b) fmax(a, b)
 #else
-#define ANY(condition) any(condition)
 // fmin and fmax of vectors look for values that are no numbers.
 #define SMALLER(a, b) ((a) < (b) ? (a) : (b))
 #define LARGER(a, b) ((a) < (b) ? (b) : (a))

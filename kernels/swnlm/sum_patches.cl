@@ -7,13 +7,12 @@
 // Shapes: padded (frames, pny, pitch); sums (frames, pny, pitch), (y, x) for the patch whose first pixel is (y, x). Patches that
 //   reach beyond the image end with its last row and column.
 
+#include "common/pixel_item.h"
+
 __kernel void sum_patches(__global const float *padded, int pny, int pitch, __global float *sums)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const size_t frame = (size_t)get_global_id(2) * pny * pitch;
-    if (x >= pitch || y >= pny)
-        return;
+    PIXEL_OF_ITEM(pitch, pny)
+    const size_t frame = image * pny * pitch;
     const float centre = padded[frame + (size_t)min(y + PATCH / 2, pny - 1) * pitch + min(x + PATCH / 2, pitch - 1)];
     float sum = 0.0f;
     for (int j = 0; j < PATCH; ++j) {

@@ -48,7 +48,7 @@ class Plan(RingTiles):
         self.search = PatchSearch(search, arena, variant)
         self._settings = settings
         self._group = _average_group(search, arena.device)
-        squares = {"SQUARES": 1} if settings.rician else {}
+        squares = {"SQUARES": settings.rician}
         self._constants = {
             **self.search.constants,
             "WINDOW": search.window,
