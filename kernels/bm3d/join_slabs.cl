@@ -24,7 +24,6 @@
 #define AREA_X (GROUP_X + PATCH - 1)
 #define AREA_Y (GROUP_Y * PIXELS + PATCH - 1)
 
-#if !VIDEO
 // First and last slab along an axis that may cover position `at` of the tile.
 static inline int first_slab(int at, int first, int references, int length)
 {
@@ -37,7 +36,6 @@ static inline int last_slab(int at, int first, int references, int slabs)
     // One more: where the last reference is not on the regular grid, the last slab lies before its place on that grid.
     return min((at - first + WINDOW / 2) / (references * STEP) + 1, slabs - 1);
 }
-#endif
 
 __kernel __attribute__((reqd_work_group_size(GROUP_X, GROUP_Y, 1)))
 void join_slabs(__global const float *noisy, int pny, int pitch, int y0, int x0,

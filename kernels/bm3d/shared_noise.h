@@ -12,11 +12,7 @@
 #include "bm3d/stack_variances.h"
 
 // Displacements along an axis at which patches share noise, 0 included. Correlated noise reaches LAGS = 4 pixels further.
-#if SPECTRUM
-#define APARTS (PATCH + 4)
-#else
-#define APARTS PATCH
-#endif
+#define APARTS (PATCH + 4 * SPECTRUM)
 // Code of a pair that shares no noise. It points to the row of zeros, so that pairs need no test.
 #define APART (APARTS * APARTS)
 #define FOUR_APART (0x01010101u * APART)

@@ -19,11 +19,6 @@
 #define TILE_X REACHED(GROUP_X)
 #define TILE_Y REACHED(GROUP_Y)
 
-#if WIENER
-#define BASIC_ARGUMENT __global const float *basic,
-#else
-#define BASIC_ARGUMENT
-#endif
 // The first spectrum of the noise, and the frames that share each: those of a channel, or all.
 #if SPECTRUM
 #define SPECTRUM_ARGUMENT int first_spectrum, int spectrum_frames,

@@ -3,11 +3,10 @@
 //
 // Reference: Davy and Ehret 2020, section 4.4.
 // Grid: (groups of GROUP_X references in x, of GROUP_Y in y, frames).
-// Constants: PATCH = 8, STEP, WINDOW, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, GROUP_X, GROUP_Y, SIGMA_MAP,
-//   SHARED_NOISE, SPECTRUM; KALMAN (vector_shrinkage.h); VIDEO = 1 for VBM3D: a launch takes one reference frame, `only`, and of its groups every second
-//   one along each axis. With GROUP_X and GROUP_Y large enough these share no pixel, and add to the sums without atomics.
-// Shapes: as in shrink_shared.
-// Cost of a group of n: (3 with WIENER, else 2) * 16 n transforms of eight values, as many of n; 64 n additions.
+// Constants: those of shrink_shared up to SIGMA_MAP, GROUP_X, GROUP_Y, KALMAN; VIDEO = 1 for VBM3D: a launch takes one reference
+//   frame, `only`, and of its groups every second one along each axis. With GROUP_X and GROUP_Y large enough these share no pixel,
+//   and add to the sums without atomics.
+// Shapes, cost of a group: as in shrink_shared.
 
 #include "common/float8_rows.h"
 typedef float8 REAL;

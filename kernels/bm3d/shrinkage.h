@@ -57,6 +57,13 @@ static inline float mean_variance(__global const float *correlation)
 // The variances of the noise in a row of coefficients of one patch or cube, on a CPU.
 #define VARIANCES_ALONE(correlation) (SPECTRUM ? ROW(correlation) : (float8)1.0f)
 
+// The basic estimate that guides a Wiener filter, as an argument.
+#if WIENER
+#define BASIC_ARGUMENT __global const float *basic,
+#else
+#define BASIC_ARGUMENT
+#endif
+
 // Weight of a group as a whole number of `units`, so that numerator and denominator use the same rounded weight.
 static inline int group_units(float sum, float units)
 {

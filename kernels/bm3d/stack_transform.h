@@ -11,11 +11,7 @@
 
 static inline float stack_gain(int size)
 {
-#if STACK == HADAMARD
-    return (float)size;
-#else
-    return 1.0f;
-#endif
+    return STACK == HADAMARD ? (float)size : 1.0f;
 }
 
 #if STACK == HADAMARD

@@ -3,7 +3,6 @@
 // Constants: WIENER, SHARED_NOISE, SPECTRUM; KALMAN = 1 for a Kalman filter of the reference instead.
 // Needs: bm3d/team.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
-#if VIDEO && !KALMAN
 // Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient: the part of an
 // item.
 static inline float common_energy(const float *v, __global const float *covariance, int size, bool holds_mean)
@@ -20,7 +19,6 @@ static inline float common_energy(const float *v, __global const float *covarian
     }
     return energy / size;
 }
-#endif
 
 #if !KALMAN
 // Turns the stacks that an item holds into the part that is removed, or for a Wiener filter stacks of the basic estimate into the

@@ -3,7 +3,6 @@
 // Constants: WIENER, SHARED_NOISE, SPECTRUM; KALMAN = 1 for a Kalman filter of the reference instead.
 // Needs: common/float8_rows.h, stack_transform.h, shrinkage.h, shared_noise.h.
 
-#if VIDEO && !KALMAN
 // Energy of what the patches of a group have in common but for its mean, in units of the noise in one coefficient.
 static inline float common_energy(const float8 *v, __global const float *correlation, int size)
 {
@@ -21,7 +20,6 @@ static inline float common_energy(const float8 *v, __global const float *correla
     }
     return lanes_sum(energy) / size;
 }
-#endif
 
 #if !KALMAN
 // Turns the stacks of v into the part that is removed; returns the variance of the noise that remains.

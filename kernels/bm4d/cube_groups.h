@@ -67,12 +67,17 @@ static inline int4 match_offset(__global const int4 *offsets, uint key)
 #define CUBE_SIGMA(levels, z, y, x) (levels)[(z) + CZ / 2]
 #endif
 
+// What these know of a reference: where its cube is, in the sums and in the volumes, its keys, and how similar another must be.
+#define REFERENCE_CUBE \
+    const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column); \
+    const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x; \
+    const size_t deep = pnz * plane, corner_there = corner + v0 * deep; \
+    const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column; \
+    __global const float *slice_sigma = levels + (volume + v0) * slices + first_slice; \
+    const float own_sigma = CUBE_SIGMA(slice_sigma, z, y, x); \
+    const float limit = similar * own_sigma * own_sigma;
+
 // Arguments of the kernels that filter groups.
-#if WIENER
-#define BASIC_ARGUMENT __global const float *basic,
-#else
-#define BASIC_ARGUMENT
-#endif
 #define GROUP_ARGUMENTS \
     __global const float *noisy, BASIC_ARGUMENT PLACE_ARGUMENTS, __global const int4 *offsets, __global const uint *keys, \
     __global const float *levels, int slices, int first_slice, MAP_ARGUMENTS TIME_ARGUMENTS SPECTRUM_ARGUMENT \

@@ -11,13 +11,11 @@ typedef int4 UNALIGNED_INT_FOUR __attribute__((aligned(4)));
 
 static inline float8 load_row(__global const float *first, int pitch)
 {
-#if CX == 8
-    return ROW(first);
-#else
+    if (CX == 8)
+        return ROW(first);
     // One by one: Oclgrind crashes where two vectors are joined.
     const float4 a = *(__global const UNALIGNED_FOUR *)first, b = *(__global const UNALIGNED_FOUR *)(first + pitch);
     return (float8)(a.s0, a.s1, a.s2, a.s3, b.s0, b.s1, b.s2, b.s3);
-#endif
 }
 
 static inline void add_row(__global int *first, int pitch, int8 values)

@@ -4,10 +4,8 @@
 // Reference: as in shrink_cubes.
 // Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (turn_x, turn_y,
 //   turn_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
-// Constants: those of cubes.h, NEIGHBOURS, INDEX_BITS, TRANSFORM, STACK, WIENER, SHARED_NOISE, SPECTRUM, SHARE_Z, SHARE_Y,
-//   SHARE_X, SIGMA_MAP, BEFORE, AFTER, BLOCK_X, BLOCK_Y, BLOCK_Z.
-// Shapes: as in shrink_cubes.
-// Cost: as in shrink_cubes, without atomic additions.
+// Constants: those of shrink_cubes up to AFTER; BLOCK_X, BLOCK_Y, BLOCK_Z.
+// Shapes, cost: as in shrink_cubes, without atomic additions.
 
 #include "common/float8_rows.h"
 typedef float8 REAL;
@@ -89,15 +87,8 @@ __kernel void shrink_cube_lanes(GROUP_ARGUMENTS, int turn_z, int turn_y, int tur
         const int column = column0 + reference % BLOCK_X;
         if (layer >= layers || row >= rows || column >= columns)
             continue;
-        const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column);
-        const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x;
-        const size_t deep = pnz * plane, corner_there = corner + v0 * deep;
-        const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column;
-
+        REFERENCE_CUBE
         // The matches. The reference itself always is the first, even where its values are no numbers.
-        __global const float *slice_sigma = levels + (volume + v0) * slices + first_slice;
-        const float own_sigma = CUBE_SIGMA(slice_sigma, z, y, x);
-        const float limit = similar * own_sigma * own_sigma;
         int4 place[NEIGHBOURS];
         long there[NEIGHBOURS];
         int found = 0;

@@ -47,16 +47,9 @@ void shrink_cubes(GROUP_ARGUMENTS)
     const int row = get_global_id(1) / columns;
     const int volume = get_global_id(2) / layers;
     const int layer = get_global_id(2) % layers;
-    const int z = ALONG_Z(layer), y = ALONG_Y(row), x = ALONG_X(column);
     const size_t plane = (size_t)pny * pitch;
-    const size_t corner = ((size_t)volume * pnz + z0 + z) * plane + (size_t)(y0 + y) * pitch + x0 + x;
-    const size_t deep = pnz * plane, corner_there = corner + v0 * deep;
-    const size_t first_key = (((size_t)volume * layers + layer) * rows + row) * NEIGHBOURS * columns + column;
-
+    REFERENCE_CUBE
     // The matches. The reference itself always is the first, even where its values are no numbers.
-    __global const float *slice_sigma = levels + (volume + v0) * slices + first_slice;
-    const float own_sigma = CUBE_SIGMA(slice_sigma, z, y, x);
-    const float limit = similar * own_sigma * own_sigma;
     if (item < NEIGHBOURS) {
         const uint key = keys[first_key + (size_t)item * columns];
         const bool alike = item == 0 || (key < FAR_KEY && key_distance(key) <= limit);

@@ -52,3 +52,15 @@ static inline int nearest_first(int nth, int before, int after)
         return after > before ? nth - both : both - nth;
     return nth & 1 ? (nth + 1) / 2 : -(nth / 2);
 }
+
+// What a search knows of the reference of an item, in a group that serves so many along y and x; `top` and `left` are the corner of
+// the first patch of the group.
+#define REFERENCE_OF_ITEM(per_group_y, per_group_x) \
+    const int lx = get_local_id(0), ly = get_local_id(1), item = ly * GROUP_X + lx, frame = get_global_id(2); \
+    const int row = group_reference(get_group_id(1), ly, per_group_y, regular_y, rows); \
+    const int column = group_reference(get_group_id(0), lx, per_group_x, regular_x, columns); \
+    const bool mine = row >= 0 && column >= 0; \
+    const int top = y0 + group_origin(get_group_id(1), per_group_y, regular_y, first_y, last_y); \
+    const int left = x0 + group_origin(get_group_id(0), per_group_x, regular_x, first_x, last_x); \
+    const size_t plane = (size_t)pny * pitch; \
+    __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;

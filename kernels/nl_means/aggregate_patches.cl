@@ -9,6 +9,7 @@
 // Sums are relative to the noisy pixel, so that a constant image is returned to the last bit.
 
 #include "common/patch_grid.h"
+#include "common/pixel_item.h"
 #include "common/frame_ring.h"
 
 #define COVERING ((PATCH + STEP - 1) / STEP + 1)
@@ -25,11 +26,8 @@ __kernel void aggregate_patches(__global const float *estimates,
                                 int t0, int z0, int y0, int x0, int nz, int ny, int nx,
                                 int first_out, __global float *out)
 {
-    const int x = get_global_id(0);
-    const int y = get_global_id(1);
-    const int frame = get_global_id(2);
-    if (x >= nx || y >= ny)
-        return;
+    PIXEL_OF_ITEM(nx, ny)
+    const int frame = image;
     const int ty = y + y0;
     const int tx = x + x0;
     const size_t tile_frame = (size_t)ring_slot(first, frame / nz + t0, ring) * tile_nz + frame % nz + z0;

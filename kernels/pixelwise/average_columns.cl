@@ -45,19 +45,10 @@ void average_columns(AVERAGE_ARGUMENTS, int skip_x)
     const int x = COLUMNS * (first_item + lane - HALO);
     const int first_row = get_group_id(1) * GROUP_Y * ROWS;
     const int y = first_row + row_item * ROWS;
-    const int frame = get_global_id(2);
-    const int t = frame / nz + t0;
-    const int z = frame % nz + z0;
-    const size_t plane = (size_t)pny * pitch;
-    const size_t size = (size_t)snt * snz * plane;
+    AVERAGED_FRAME
     const int part = pitch / COLUMNS;
     // The first row that the item compares, and its columns within a part of the row.
     const size_t here = (size_t)(y + WINDOW) * pitch + first_item + lane + LEFT;
-
-    float ratios[CHANNELS];
-    const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
-    const float unit = channel_units(levels + frame, nt * nz, strength, count, ratios);
-    const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
     __local float others[PLANES * HEIGHT * COLUMNS * PART] __attribute__((aligned(8)));
 #if HELD

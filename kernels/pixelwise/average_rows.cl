@@ -41,20 +41,10 @@ __kernel void average_rows(AVERAGE_ARGUMENTS)
 {
     const int x = get_global_id(0) * WIDTH;
     const int y = get_global_id(1) * ROWS;
-    const int frame = get_global_id(2);
-    const int t = frame / nz + t0;
-    const int z = frame % nz + z0;
-    const size_t plane = (size_t)pny * pitch;
-    const size_t size = (size_t)snt * snz * plane;
+    AVERAGED_FRAME
     // The first pixel of the block.
     const size_t here = (size_t)(y + WINDOW + RADIUS) * pitch + x + WINDOW + RADIUS;
     __global const float *own = spread + ((size_t)t * snz + z) * plane + here;
-
-    // A unit for all distances, and what the squares of each channel are multiplied by before.
-    float ratios[CHANNELS];
-    const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1));
-    const float unit = channel_units(levels + frame, nt * nz, strength, count, ratios);
-    const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
 
     real sums[CHANNELS][ROWS][WIDTH / LANES], totals[ROWS][WIDTH / LANES], factors[ROWS][WIDTH / LANES];
     for (int j = 0; j < ROWS; ++j)

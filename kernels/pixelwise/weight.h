@@ -72,6 +72,16 @@ static inline float channel_units(__global const float *levels, int apart, float
     return largest / max(noisy, 1);
 }
 
+// What the kernels that average pixels begin with: the frame that is filtered, and a unit for all distances, with what the squares
+// of each channel are multiplied by before.
+#define AVERAGED_FRAME \
+    const int frame = get_global_id(2), t = frame / nz + t0, z = frame % nz + z0; \
+    const size_t plane = (size_t)pny * pitch, size = (size_t)snt * snz * plane; \
+    float ratios[CHANNELS]; \
+    const float count = GAUSSIAN ? 1.0f : (float)(PATCH * PATCH * (2 * RADIUS_Z + 1)); \
+    const float unit = channel_units(levels + frame, nt * nz, strength, count, ratios); \
+    const float start = WEIGHTS == 0 ? 2.88539008f / (strength * strength) : 0.0f;
+
 // Arguments of the kernels that average pixels; see average_rows.cl.
 #define AVERAGE_ARGUMENTS \
     __global const float *spread, int snt, int snz, int pny, int pitch, int t0, int z0, int z_start, int length_z, int skip, \

@@ -88,17 +88,7 @@ void search_square(TILE_ARGUMENTS, int regular_y, int regular_x, int frames_befo
     __local int rank_rows[WINDOW * CHUNKS * CHUNK] __attribute__((aligned(16)));
     __local uint pending[PENDING * GROUP_SIZE];
 
-    const int lx = get_local_id(0);
-    const int ly = get_local_id(1);
-    const int item = ly * GROUP_X + lx;
-    const int frame = get_global_id(2);
-    const int row = group_reference(get_group_id(1), ly, REFERENCES_Y, regular_y, rows);
-    const int column = group_reference(get_group_id(0), lx, REFERENCES_X, regular_x, columns);
-    const bool mine = row >= 0 && column >= 0;
-    const int top = y0 + group_origin(get_group_id(1), REFERENCES_Y, regular_y, first_y, last_y);
-    const int left = x0 + group_origin(get_group_id(0), REFERENCES_X, regular_x, first_x, last_x);
-    const size_t plane = (size_t)pny * pitch;
-    __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+    REFERENCE_OF_ITEM(REFERENCES_Y, REFERENCES_X)
 
     float square[STEP][STEP];
     #pragma unroll

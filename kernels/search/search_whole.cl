@@ -31,17 +31,7 @@ void search_whole(TILE_ARGUMENTS, int regular_y, int regular_x, int frames_befor
     __local float tile[TILE_Y * LINE];
     __local uint pending[PENDING * GROUP_SIZE];
 
-    const int lx = get_local_id(0);
-    const int ly = get_local_id(1);
-    const int item = ly * GROUP_X + lx;
-    const int frame = get_global_id(2);
-    const int row = group_reference(get_group_id(1), ly, GROUP_Y, regular_y, rows);
-    const int column = group_reference(get_group_id(0), lx, GROUP_X, regular_x, columns);
-    const bool mine = row >= 0 && column >= 0;
-    const int top = y0 + group_origin(get_group_id(1), GROUP_Y, regular_y, first_y, last_y);
-    const int left = x0 + group_origin(get_group_id(0), GROUP_X, regular_x, first_x, last_x);
-    const size_t plane = (size_t)pny * pitch;
-    __global const float *here = padded + ((size_t)(frame / nz + t0) * pnz + frame % nz + z0) * plane;
+    REFERENCE_OF_ITEM(GROUP_Y, GROUP_X)
 
     float patch[PATCH][PATCH];
     #pragma unroll

@@ -60,7 +60,7 @@ __kernel void compare_blocks(__global const float *images, int ring, int first, 
     for (int d = 0; d < NEAREST; ++d) {
         const bool beside = valid && inside(x + d - NEAREST / 2, nx);
         if (beside)
-            COMPARE_COLUMN(sums, NEAREST, 1, there - NEAREST / 2 * pitch + d - NEAREST / 2, pair.link.scale, pair.link.shift);
+            COMPARE_COLUMN(sums, NEAREST, there - NEAREST / 2 * pitch + d - NEAREST / 2, pair.link.scale, pair.link.shift);
         for (int k = 0; k < NEAREST; ++k) {
             const bool within = beside && inside(y + k - NEAREST / 2, ny);
             out[k * steps.dy + d * steps.dx] = within ? lanes_sum(sums[k]) : 0.0f;
@@ -79,7 +79,7 @@ __kernel void compare_blocks(__global const float *images, int ring, int first, 
     }
     #pragma unroll 1
     for (int top = 0; top < NEAREST; top += CELL) {
-        COMPARE_STRIP(sums, CELL, 1, 1, there + (top - NEAREST / 2) * pitch + d - NEAREST / 2, UNCHANGED);
+        COMPARE_STRIP(sums, CELL, 1, there + (top - NEAREST / 2) * pitch + d - NEAREST / 2, UNCHANGED);
         #pragma unroll
         for (int k = 0; k < CELL; ++k) {
             const bool within = beside && inside(y + top + k - NEAREST / 2, ny);

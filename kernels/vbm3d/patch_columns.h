@@ -7,26 +7,23 @@ typedef float8 REAL;
 #include "common/float8_rows.h"
 #define LOAD(pointer) ROW(pointer)
 
-// Sums of squared differences, lane by lane, for `height` candidates `stride` apart, the first of which has its corner at
-// `pixels`.
-#define COMPARE_COLUMN(sums, height, stride, pixels, scale, shift)                                           \
-    {                                                                                                        \
-        _Pragma("unroll") for (int k = 0; k < (height); ++k) sums[k] = (REAL)0.0f;                           \
-        _Pragma("unroll") for (int r = 0; r < ((height) - 1) * (stride) + PATCH; ++r) {                      \
-            const REAL line = LOAD((pixels) + r * pitch) * (scale) + (shift);                                \
-            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                           \
-                if (r >= k * (stride) && r - k * (stride) < PATCH) {                                         \
-                    const REAL e = patch[(r - k * (stride)) % PATCH] - line;                                 \
-                    sums[k] = fma(e, e, sums[k]);                                                            \
-                }                                                                                            \
-            }                                                                                                \
-        }                                                                                                    \
+// Sums of squared differences, lane by lane, for `height` candidates, the first of which has its corner at `pixels`.
+#define COMPARE_COLUMN(sums, height, pixels, scale, shift)                                              \
+    {                                                                                                   \
+        _Pragma("unroll") for (int k = 0; k < (height); ++k) sums[k] = (REAL)0.0f;                      \
+        _Pragma("unroll") for (int r = 0; r < (height) - 1 + PATCH; ++r) {                              \
+            const REAL line = LOAD((pixels) + r * pitch) * (scale) + (shift);                           \
+            _Pragma("unroll") for (int k = 0; k < (height); ++k) {                                      \
+                if (r >= k && r - k < PATCH) {                                                          \
+                    const REAL e = patch[(r - k) % PATCH] - line;                                       \
+                    sums[k] = fma(e, e, sums[k]);                                                       \
+                }                                                                                       \
+            }                                                                                           \
+        }                                                                                               \
     }
 
-// Inserts the candidates of a column into `own`; only those that are `fresh`.
-#define OFFER_COLUMN(sums, height, stride, dt, top, dx, fresh)                                       \
-    for (int k = 0; k < (height); ++k) {                                                             \
-        const CANDIDATE one = candidate(lanes_sum(sums[k]), dt, (top) + k * (stride), dx, bias);     \
-        if (fresh)                                                                                   \
-            keep_candidate(own, KEPT, one);                                                          \
+// Inserts the candidates of a column into `own`.
+#define OFFER_COLUMN(sums, height, dt, top, dx)                                                         \
+    for (int k = 0; k < (height); ++k) {                                                                \
+        keep_candidate(own, KEPT, candidate(lanes_sum(sums[k]), dt, (top) + k, dx, bias));              \
     }

@@ -39,8 +39,8 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
         best[k] = NO_CANDIDATE;
 
     for (int dx = -(WINDOW / 2); dx <= WINDOW / 2; ++dx) {
-        COMPARE_COLUMN(sums, WINDOW, 1, here - WINDOW / 2 * pitch + dx, 1.0f, 0.0f);
-        OFFER_COLUMN(sums, WINDOW, 1, 0, -(WINDOW / 2), dx, true);
+        COMPARE_COLUMN(sums, WINDOW, here - WINDOW / 2 * pitch + dx, 1.0f, 0.0f);
+        OFFER_COLUMN(sums, WINDOW, 0, -(WINDOW / 2), dx);
     }
     for (int k = 0; k < KEPT; ++k) {
         start[k] = own[k];
@@ -73,8 +73,8 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
         for (int dx = track.x - NEXT / 2; dx <= track.x + NEXT / 2; ++dx) {
-            COMPARE_COLUMN(sums, NEXT, 1, there + (track.y - NEXT / 2) * pitch + dx, link.scale, link.shift);
-            OFFER_COLUMN(sums, NEXT, 1, dt, track.y - NEXT / 2, dx, true);
+            COMPARE_COLUMN(sums, NEXT, there + (track.y - NEXT / 2) * pitch + dx, link.scale, link.shift);
+            OFFER_COLUMN(sums, NEXT, dt, track.y - NEXT / 2, dx);
         }
         track.y = place_y(candidate_place(own[0]));
         track.x = place_x(candidate_place(own[0]));
@@ -90,7 +90,7 @@ __kernel void search_patches(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
             more[k] = NO_CANDIDATE;
         for (int dx = -(FILL / 2); dx <= FILL / 2; ++dx) {
             for (int top = -(FILL / 2); top <= FILL / 2; top += NEXT) {
-                COMPARE_COLUMN(sums, NEXT, 1, here + top * pitch + dx, 1.0f, 0.0f);
+                COMPARE_COLUMN(sums, NEXT, here + top * pitch + dx, 1.0f, 0.0f);
                 for (int k = 0; k < NEXT; ++k) {
                     const CANDIDATE one = candidate(lanes_sum(sums[k]), 0, top + k, dx, bias);
                     if (one > last && one < more[NEIGHBOURS - 1] && top + k <= FILL / 2)

@@ -81,14 +81,14 @@ void search_tracks(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
         for (int k = 0; k < KEPT; ++k)
             own[k] = NO_CANDIDATE;
         const int width = d == 0 ? WINDOW : NEXT;
-        const int across = CELLS(width, 1, NEXT);
+        const int across = CELLS(width, NEXT);
         float sums[NEXT][NEXT];
         #pragma unroll 1
         for (int strip = 0; strip < across * across; ++strip) {
             const int top = moved_y + strip / across * NEXT - width / 2;
             const int left = moved_x + strip % across * NEXT - width / 2;
-            COMPARE_STRIP(sums, NEXT, NEXT, 1, there + top * pitch + left, LINKED);
-            OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, 1, dt, top, left,
+            COMPARE_STRIP(sums, NEXT, NEXT, there + top * pitch + left, LINKED);
+            OFFER_STRIP(own, KEPT, sums, NEXT, NEXT, dt, top, left,
                         top + k <= moved_y + width / 2 && left + d <= moved_x + width / 2);
         }
 #if MOTION
@@ -118,7 +118,7 @@ void search_tracks(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
 #endif
     // Where other frames are few or too different, as at the start of a video, more patches of the own frame fill the group.
     if (!is_candidate(best[NEIGHBOURS - 1]) && is_candidate(last)) {
-        const int across = CELLS(FILL, 1, NEXT);
+        const int across = CELLS(FILL, NEXT);
         float sums[1][NEXT];
         CANDIDATE more[NEIGHBOURS];
         #pragma unroll
@@ -129,8 +129,8 @@ void search_tracks(SEARCH_ARGUMENTS MOTIONS_ARGUMENT)
         for (int strip = 0; strip < FILL * across; ++strip) {
             const int top = strip / across - FILL / 2;
             const int left = strip % across * NEXT - FILL / 2;
-            COMPARE_STRIP(sums, 1, NEXT, 1, here + top * pitch + left, UNCHANGED);
-            OFFER_STRIP(more, NEIGHBOURS, sums, 1, NEXT, 1, 0, top, left, left + d <= FILL / 2 && one > last);
+            COMPARE_STRIP(sums, 1, NEXT, here + top * pitch + left, UNCHANGED);
+            OFFER_STRIP(more, NEIGHBOURS, sums, 1, NEXT, 0, top, left, left + d <= FILL / 2 && one > last);
         }
         #pragma unroll
         for (int k = 0; k < NEIGHBOURS; ++k)
