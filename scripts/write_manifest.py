@@ -15,16 +15,19 @@ from typing import Any
 
 import yaml
 
-from napari_gpu_denoise._napari.commands import PANELS
+from napari_gpu_denoise._napari.loading import PANELS
 from napari_gpu_denoise.files import formats, samples
 from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.measurements.subspace import Subspace
 
 PLUGIN = "napari-gpu-denoise"
 MANIFEST = Path(__file__).parents[1] / "src" / "napari_gpu_denoise" / "_napari" / "napari.yaml"
 IO = "napari_gpu_denoise._napari.io"
 HEAD = "# Filters, samples and files: by scripts/write_manifest.py; the rest is edited here.\n"
 # Commands that are edited in the manifest.
-BESIDE = {f"{PLUGIN}.{name}" for name in PANELS}
+BESIDE = {f"{PLUGIN}.{title.lower().replace(' ', '_')}" for title in PANELS}
+# Choices of the panel Filter at which it opens: that of `Recommended` first.
+OPENED = {"auto": "Denoise", **{kind.name: kind.title for kind in (*FILTERS, Subspace)}}
 
 
 def manifest(plain: dict[str, Any]) -> dict[str, Any]:
@@ -33,11 +36,11 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
     commands = [each for each in there["commands"] if each["id"] in BESIDE]
     commands += [
         {
-            "id": f"{PLUGIN}.open_{kind.name}",
-            "title": kind.title,
-            "python_name": f"napari_gpu_denoise._napari.commands:open_{kind.name}",
+            "id": f"{PLUGIN}.open_{name}",
+            "title": title,
+            "python_name": f"napari_gpu_denoise._napari.commands:open_{name}",
         }
-        for kind in FILTERS
+        for name, title in OPENED.items()
     ]
     commands += [
         {
@@ -89,8 +92,13 @@ def manifest(plain: dict[str, Any]) -> dict[str, Any]:
         **there["menus"],
         # napari sorts by groups: widgets would else come after the other commands.
         submenu["id"]: [
-            {"command": f"{PLUGIN}.denoise", "group": "1_recommended"},
-            *({"command": f"{PLUGIN}.open_{e.name}", "group": "2_filters"} for e in FILTERS),
+            *(
+                {
+                    "command": f"{PLUGIN}.open_{name}",
+                    "group": "1_recommended" if name == "auto" else "2_filters",
+                }
+                for name in OPENED
+            ),
             {"command": f"{PLUGIN}.batch", "group": "3_files"},
         ],
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import importlib
 import threading
 from types import SimpleNamespace
 from uuid import uuid4
@@ -31,8 +32,8 @@ from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QApplication, QWidget
 
-from napari_gpu_denoise._napari import start
-from napari_gpu_denoise._napari.denoise import run_panel
+from napari_gpu_denoise._napari import loading
+from napari_gpu_denoise._napari.denoise import panel as filter_panel
 from napari_gpu_denoise._napari.noise import panel as noise_panel
 from napari_gpu_denoise._napari.panel import Panel
 from napari_gpu_denoise._napari.preview import live
@@ -41,6 +42,9 @@ from napari_gpu_denoise._napari.preview import live
 # written. This is too late if anything has asked for them.
 with contextlib.suppress(RuntimeError):
     get_settings(path=None)
+
+for module in loading.MODULES:  # panels then open at once
+    importlib.import_module(module)
 
 PLUGIN = "napari-gpu-denoise"
 HUNG = 600_000  # milliseconds after which a wait is taken for a hang; no busy machine needs them
@@ -74,9 +78,8 @@ def nothing_remembered(monkeypatch):
 @pytest.fixture(autouse=True)
 def settling(monkeypatch):
     """Take changes for settled sooner: a user has more in mind before the next one."""
-    monkeypatch.setattr(start, "_SETTLED", 30)
     monkeypatch.setattr(noise_panel, "_SETTLED", 30)
-    monkeypatch.setattr(run_panel, "_SETTLED", 30)
+    monkeypatch.setattr(filter_panel, "_SETTLED", 30)
     monkeypatch.setattr(live, "REST", 60)
 
 

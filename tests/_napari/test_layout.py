@@ -40,7 +40,7 @@ def opened(shown, qtbot):
     """Open a panel as the menu Plugins does."""
 
     def open_it(title):
-        is_filter = title in [kind.title for kind in FILTERS]
+        is_filter = title in ["Recommended", *(kind.title for kind in FILTERS)]
         _, panel = shown.window.add_plugin_dock_widget(PLUGIN, "Filter" if is_filter else title)
         if is_filter:
             panel.filter.box.setCurrentText(title)
@@ -62,7 +62,7 @@ def assert_readable(panel):
 
 
 # One panel with fields in several sections, and one whose words are long.
-TITLES = ["BM3D", "Isoline", "Estimated noise", "Compare", "Denoise"]
+TITLES = ["BM3D", "Isoline", "Estimated noise", "Compare", "Recommended"]
 REST = {kind.title for kind in FILTERS}.difference(TITLES)
 
 

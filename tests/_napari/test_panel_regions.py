@@ -5,13 +5,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from _napari.conftest import PLUGIN
 from _napari.inputs import choose
 from napari_gpu_denoise._napari.compare.pair import Pair, partners
-from napari_gpu_denoise._napari.denoise.panel import FilterPanel
-from napari_gpu_denoise._napari.docks import camera_of, docked
+from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, describe
-from napari_gpu_denoise._napari.model import RECTANGLE, VIEW, RegionChoice
+from napari_gpu_denoise._napari.model import RECTANGLE, VIEW
 from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D
 from napari_gpu_denoise.run import denoise as runs
 from scenes import noisy, small
@@ -106,20 +104,3 @@ def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted,
     assert_array_equal(before, image[2, top + 3 : top + 9, left + 2 : left + 7])
     assert_array_equal(after, result.data[0, 3:9, 2:7])
     main.hide()
-
-
-def test_the_panel_denoise(viewer, done, click, qtbot):
-    image = noisy(300, 400, dtype="uint16")
-    source = viewer.add_image(image, name="cells")
-    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Denoise")
-    qtbot.waitUntil(panel.more_button.isEnabled)
-    choose(panel.region.box, RECTANGLE)
-    shapes = rectangle(viewer, source)
-    qtbot.waitUntil(lambda: panel.run_button.text() == "Denoise rectangle")
-    assert done(panel).startswith("Done in ")
-    result, settings = viewer.layers.selection.active, panel.advised()[0].filter
-    assert_array_equal(result.data, runs.denoise(image, settings).image[INSIDE])
-    click(panel.more_button)
-    (other,) = docked(viewer, FilterPanel)
-    assert other.model.region == RegionChoice(RECTANGLE, shapes)
-    assert other.request().cut == {"rows": slice(10, 31), "columns": slice(12, 48)}

@@ -114,6 +114,7 @@ def test_window_closed_in_the_middle(plugin, make_napari_viewer, click, qtbot, h
     viewer = make_napari_viewer()
     viewer.add_image(noisy)
     _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+    panel.filter.choose("bm3d")
     click(panel.run_button)
     worker = panel.runs.worker
     viewer.close()

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
-from importlib import import_module
+from functools import partial
 from typing import Any
 
-# Modules and classes of the panels; their titles and menus are in napari.yaml.
-PANELS = {
-    "denoise": ("start", "StartPanel"),
-    "filter": ("denoise.panel", "FilterPanel"),
-    "estimated_noise": ("noise.panel", "NoisePanel"),
-    "compare": ("compare.panel", "ComparePanel"),
-    "batch": ("batch.panel", "BatchPanel"),
-}
+from napari_gpu_denoise._napari.loading import PANELS, is_loaded, panel_class, when_loaded
 
 
-@cache
 def __getattr__(name: str) -> type | Callable[[], None]:
-    if name in PANELS:
-        module, panel = PANELS[name]
-        return getattr(import_module(f"napari_gpu_denoise._napari.{module}"), panel)
+    title = name.replace("_", " ").capitalize()
+    if title in PANELS:
+        from napari_gpu_denoise._napari.docks import opening
+
+        return panel_class(title) if is_loaded() else opening(title)
     if name.startswith("open_"):
         return partial(_open_filter, name.removeprefix("open_"))
     raise AttributeError(f"There is no panel {name!r}.")
@@ -31,15 +24,13 @@ def _open_filter(name: str) -> None:
     from napari import current_viewer
 
     from napari_gpu_denoise._napari.docks import open_panel
-    from napari_gpu_denoise._napari.loading import when_loaded
 
     viewer = current_viewer()
 
     def open_it() -> None:
-        from napari_gpu_denoise.filters import filters_for
-
-        (kind,) = (each for each in filters_for(name) if each.name == name)
-        open_panel(viewer, "Filter").filter.choose(kind)
+        panel = open_panel(viewer, "Filter")
+        panel.layer.follow_selection()
+        panel.filter.choose(name)
 
     when_loaded(open_it)
 

@@ -5,23 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import napari.viewer
 from napari.viewer import Viewer
-from npe2 import plugin_manager
 from qtpy.QtGui import QAction
-from qtpy.QtWidgets import QDockWidget, QMainWindow, QWidget
+from qtpy.QtWidgets import QDockWidget, QLabel, QMainWindow, QWidget
 
-from napari_gpu_denoise._napari.preferences import PLUGIN
+from napari_gpu_denoise._napari.loading import panel_class, when_loaded
 
 _DISPLAY_NAME = "GPU Denoise"  # of the manifest
 
 
 def open_panel(viewer: Viewer, title: str) -> Any:
     """Return the panel with a title of the manifest, opened if necessary, in front of others."""
-    (kind,) = (
-        widget.get_callable()
-        for widget in plugin_manager.iter_widgets()
-        if (widget.plugin_name, widget.display_name) == (PLUGIN, title)
-    )
+    kind = panel_class(title)
     panel = next(iter(docked(viewer, kind)), None)
     if panel is None:
         panel = kind(viewer)
@@ -29,6 +25,23 @@ def open_panel(viewer: Viewer, title: str) -> Any:
         viewer.window.add_dock_widget(panel, name=f"{title} ({_DISPLAY_NAME})", tabify=True)
     bring_forward(panel)
     return panel
+
+
+def opening(title: str) -> type:
+    """Return the class of a widget whose place a panel takes once all that it needs is loaded."""
+
+    class Opening(QLabel):
+        def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
+            super().__init__("Loading …")
+            self._viewer = viewer
+            when_loaded(self._replace)
+
+        def _replace(self) -> None:
+            if self.parent() is not None:  # not closed meanwhile
+                self._viewer.window.remove_dock_widget(self)
+                open_panel(self._viewer, title)
+
+    return Opening
 
 
 def bring_forward(panel: QWidget) -> None:

@@ -26,7 +26,7 @@ from napari_gpu_denoise.image.axes import check_axes
 _MOST_SUGGESTIONS = 2
 _LETTERS = (
     "One letter per axis, in the order of the data: T time, Z slices, C channels, S colours of "
-    "RGB, Y, X. Any other letter, or a dot, marks independent planes."
+    "RGB, D measurements, Y, X. Any other letter, or a dot, marks independent planes."
 )
 #: Choices, by their text.
 REGIONS = {

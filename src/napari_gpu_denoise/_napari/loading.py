@@ -12,17 +12,22 @@ from typing import Any
 from qtpy.QtCore import QObject, Qt, Signal
 from qtpy.QtWidgets import QApplication
 
+# Modules and classes of the panels, by the titles that they have in napari.yaml.
+PANELS = {
+    "Filter": ("napari_gpu_denoise._napari.denoise.panel", "FilterPanel"),
+    "Estimated noise": ("napari_gpu_denoise._napari.noise.panel", "NoisePanel"),
+    "Compare": ("napari_gpu_denoise._napari.compare.panel", "ComparePanel"),
+    "Batch": ("napari_gpu_denoise._napari.batch.panel", "BatchPanel"),
+}
 # What takes long in opening a first panel.
-_MODULES = (
-    "napari_gpu_denoise.filters",
-    "napari_gpu_denoise.run.denoise",
-    "napari_gpu_denoise.noise.estimate",
-    "napari_gpu_denoise._napari.denoise.panel",
-    "napari_gpu_denoise._napari.noise.panel",
-    "napari_gpu_denoise._napari.start",
-    "napari_gpu_denoise._napari.compare.panel",
-    "napari_gpu_denoise._napari.batch.panel",
-)
+_LIBRARY = "filters", "run.denoise", "noise.estimate"
+MODULES = [*(f"napari_gpu_denoise.{name}" for name in _LIBRARY), *(m for m, _ in PANELS.values())]
+
+
+def panel_class(title: str) -> Any:
+    """Return the class of a panel."""
+    module, name = PANELS[title]
+    return getattr(import_module(module), name)
 
 
 class Loading(QObject):
@@ -55,7 +60,7 @@ class Loading(QObject):
 
 def when_loaded(act: Callable[[], None]) -> None:
     """Call a function that opens a panel once all it needs is loaded: at once, if it is."""
-    if all(map(_is_loaded, _MODULES)):
+    if is_loaded():
         act()
         return
 
@@ -63,11 +68,16 @@ def when_loaded(act: Callable[[], None]) -> None:
 
 
 def _load() -> None:
-    for name in _MODULES:
+    for name in MODULES:
         import_module(name)
     from napari_gpu_denoise._napari import preferences
 
     preferences.read()
+
+
+def is_loaded() -> bool:
+    """Return whether panels open at once."""
+    return all(map(_is_loaded, MODULES))
 
 
 def _is_loaded(name: str) -> bool:

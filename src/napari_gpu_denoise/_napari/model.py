@@ -17,6 +17,7 @@ from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
 from napari_gpu_denoise._napari.layers.regions import Part, in_rectangle, in_view, part_of
 from napari_gpu_denoise._napari.layers.source import finest
+from napari_gpu_denoise.assessment.recommend import Advice
 from napari_gpu_denoise.errors import DenoiseError, SigmaError
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Filter
@@ -131,9 +132,14 @@ class PanelModel:
     settings: Filter | DenoiseError | None = None
     options: Options = field(default_factory=Options)
 
+    @property
+    def device(self) -> int | str | None:
+        """The device that is chosen, here or in the preferences."""
+        return preferences.read().device if self.options.device is None else self.options.device
+
     def run(self, settings: Filter, axes: str | None, channels: int = 1) -> Run:
         """Return the run of a filter; raises `DenoiseError` if it does not fit together."""
-        options, preferred = self.options, preferences.read()
+        options = self.options
         noise = NoiseChoice() if settings.sigma_unused else self.noise
         return Run(
             filter=settings,
@@ -142,11 +148,17 @@ class PanelModel:
             axes=axes,
             dtype=options.dtype,
             nonfinite=options.nonfinite,
-            device=preferred.device if options.device is None else options.device,
-            memory_limit=preferred.memory_limit,
+            device=self.device,
+            memory_limit=preferences.read().memory_limit,
             correct=options.correct,
             sigma_factor=options.strength,
         )
+
+
+class LayerNoise(NoiseMemory):
+    """The noise of a layer, and what is recommended for it, or why nothing is."""
+
+    advice: Advice | DenoiseError | None = None
 
 
 @dataclass(eq=False)
@@ -160,9 +172,9 @@ class Known:
     noise: NoiseChoice | None = None
     _data: Any = None  # a weak reference
     _sample: int = 0
-    _memories: dict[Any, NoiseMemory] = field(default_factory=dict)
+    _memories: dict[Any, LayerNoise] = field(default_factory=dict)
 
-    def memory(self, data: Any, model: str, *key: Any) -> NoiseMemory:
+    def memory(self, data: Any, model: str, *key: Any) -> LayerNoise:
         """Return the memory of the noise of the layer, which a run fills in.
 
         It is that of the `data` as they are now. `model` is as in `NoiseMemory`, `key` holds all
@@ -172,7 +184,7 @@ class Known:
         sample = 0 if is_lazy(data) else _checksum(data)
         if self._data is None or self._data() is not data or self._sample != sample:
             self._data, self._sample, self._memories = _reference(data), sample, {}
-        return self._memories.setdefault((model, *key), NoiseMemory(model))
+        return self._memories.setdefault((model, *key), LayerNoise(model))
 
 
 _known: WeakKeyDictionary[Layer, Known] = WeakKeyDictionary()
@@ -183,7 +195,7 @@ def known_of(layer: Layer) -> Known:
     return _known.setdefault(layer, Known())
 
 
-def memory_of(layer: Image, model: str, *key: Any) -> NoiseMemory:
+def memory_of(layer: Image, model: str, *key: Any) -> LayerNoise:
     """Return the memory of the noise of a layer, as `Known.memory` describes it."""
     return known_of(layer).memory(finest(layer), model, *key)
 

@@ -13,19 +13,36 @@ from napari.components import Dims
 from napari.layers import Image, Layer
 
 from napari_gpu_denoise._napari.layers import provenance, source
+from napari_gpu_denoise._napari.layers.regions import part_of
 from napari_gpu_denoise._napari.layers.results import shines_through
-from napari_gpu_denoise._napari.model import PanelModel, known_of, memory_for
-from napari_gpu_denoise._napari.run import Request
-from napari_gpu_denoise.assessment.recommend import seconds_on, time_in_words
+from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
+from napari_gpu_denoise._napari.run import NoiseRequest, Request
+from napari_gpu_denoise.assessment.recommend import Advice, recommend, seconds_on, time_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
+from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.image.axes import UNNAMED, channel_axis, check_axes
-from napari_gpu_denoise.opencl.device import Device, was_used
+from napari_gpu_denoise.measurements.subspace import MEASUREMENTS, Subspace
+from napari_gpu_denoise.opencl.device import Device, choose_devices, was_used
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.denoise import CUT
+from napari_gpu_denoise.run.progress import Progress
 
 _VOLUME = 4  # slices from which a filter of volumes gains by them
 _ALONE = {"T": "frame", "Z": "slice"}
+# Likely letters and their meaning, by that which is wanted and the number of axes without a name.
+_LIKELY = {
+    "T": {
+        1: {"T": "a time-lapse", "Z": "slices of a volume"},
+        2: {"TZ": "a time-lapse of volumes", "TC": "a time-lapse in several channels"},
+    },
+    "Z": {
+        1: {"Z": "slices of a volume"},
+        2: {"TZ": "a time-lapse of volumes", "CZ": "volumes in several channels"},
+    },
+    MEASUREMENTS: {1: {MEASUREMENTS: "measurements of one object"}},
+}
+_MISTAKEN = {"T": "Z", MEASUREMENTS: "T"}  # what files often call them
 
 
 @dataclass(frozen=True)
@@ -101,9 +118,10 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     """Return the run of one of the layers of a panel; raises `DenoiseError` if it does not fit."""
     taken, axes = source.capture(layer), axes_for(model, layer, dims)
     context = Context(axes, tuple(taken.data.shape))
+    if isinstance(settings, Recommended):
+        settings = advice_on(look_at(model, layer, dims)).filter
     if "voxel" in settings.as_dict() and not settings.voxel:
         settings = replace(settings, voxel=source.voxel_of(layer, axes))
-    settings.prepare(context)
     run = model.run(settings, axes, 3 if taken.alpha else context.channels)
     alone = {letter: place_alone(model, layer, axes, letter, dims) for letter in _ALONE}
     spans: dict[str, slice] = {}
@@ -111,7 +129,12 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
         index = model.region.part(layer, axes, dims).index
         spans = {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
     maps, memory = model.options.maps, memory_for(layer, run)
-    return Request(taken, run, alone["T"], maps, alone["Z"], memory, **spans)
+    request = Request(taken, run, alone["T"], maps, alone["Z"], memory, **spans)
+    if isinstance(settings, Subspace) and not request.cut:
+        settings.axis_of(axes)
+    else:
+        settings.prepare(context)
+    return request
 
 
 def _what(model: PanelModel, requests: Sequence[Request]) -> str:
@@ -119,6 +142,39 @@ def _what(model: PanelModel, requests: Sequence[Request]) -> str:
     alone = [f"{word} {place}" for word, place in requests[0].alone.items()]
     region = "" if model.region.whole else model.region.kind
     return ", ".join(filter(None, (several, *alone, region)))
+
+
+# --- recommendations --------------------------------------------------------------------------
+
+
+class NotLookedAt(LayerError):
+    """Which filter suits a layer is not known yet."""
+
+
+def look_at(model: PanelModel, layer: Image, dims: Dims) -> NoiseRequest:
+    """Return the request to find out which filter suits all of a layer, whatever is corrected."""
+    taken, axes = source.capture(layer), axes_for(model, layer, dims)
+    part = part_of(axes, tuple(taken.data.shape))
+    memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
+    return NoiseRequest(taken, axes, part, AUTO, False, model.device, memory)
+
+
+def advice_on(request: NoiseRequest) -> Advice:
+    """Return what is recommended for a layer; raises `DenoiseError` where that is not known."""
+    found = request.memory.advice
+    if found is None:
+        raise NotLookedAt(f"{request.source.name} is measured before a filter is recommended.")
+    if isinstance(found, DenoiseError):
+        raise found
+    return found
+
+
+def advise(request: NoiseRequest, progress: Progress) -> Advice:
+    """Find out which filter suits a layer, by its noise, which runs then know."""
+    progress.stage(f"measuring the noise of {request.source.name}")
+    data, device = request.source.pixels(progress), choose_devices(request.device)
+    noise = request.memory.measured(data, request.axes, device[0])
+    return recommend(data, request.axes, noise=noise, device=device)
 
 
 # --- layers -----------------------------------------------------------------------------------
@@ -237,25 +293,17 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     `axes` are as `check_axes` returns them. Only axes that the filter uses are offered, if `kind`
     is one.
     """
-    unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
-    slices = needs_slices(kind)
-    if ("Z" if slices else "T") in axes:
+    wanted = MEASUREMENTS if kind is Subspace else "Z" if needs_slices(kind) else "T"
+    if wanted in axes:
         return {}
-    fields = () if kind is None else setting_fields(kind)
-    meanings: dict[str, str] = {}
-    if slices:
-        timed = {"TZ": "a time-lapse of volumes", "CZ": "volumes in several channels"}
-        meanings = ({}, {"Z": "slices of a volume"}, timed)[min(len(unknown), 3) % 3]
-    elif len(unknown) == 1:
-        meanings = {"T": "a time-lapse"}
-        if kind is None or any(each.metadata["needs_axis"] == "Z" for each in fields):
-            meanings["Z"] = "slices of a volume"
-    elif len(unknown) == 2:
-        meanings = {"TZ": "a time-lapse of volumes", "TC": "a time-lapse in several channels"}
-    elif not unknown and follows_time(kind) and "Z" in axes and shape[axes.index("Z")] > 1:
-        # What a file calls slices is often time.
-        unknown, axes = [axes.index("Z")], axes.replace("Z", UNNAMED)
-        meanings = {"T": "a time-lapse"}
+    unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
+    meanings, mistaken = _LIKELY[wanted].get(len(unknown), {}), axes.find(_MISTAKEN.get(wanted, ""))
+    needed = kind is Subspace or follows_time(kind)
+    if not unknown and needed and mistaken >= 0 and shape[mistaken] > 1:
+        unknown, meanings = [mistaken], _LIKELY[wanted][1]
+    slices = kind is None or any(e.metadata["needs_axis"] == "Z" for e in setting_fields(kind))
+    if wanted == "T" and not slices:
+        meanings = {letters: words for letters, words in meanings.items() if letters != "Z"}
     found = {}
     for letters, meaning in meanings.items():
         if not set(letters) & set(axes):
@@ -296,7 +344,7 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
     if hints:
         return f". {hints[0].upper()}{hints[1:]}."
-    alone = not (kind is None or follows_time(kind) or needs_slices(kind))
+    alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
     volume = "Z" in axes and shape[axes.index("Z")] >= _VOLUME
     return ". BM4D filters all slices of a volume together." * (alone and volume)
 

@@ -27,25 +27,17 @@ REMEDIES = {
     "exists": "choose another name",
     "float-result": "choose Same as the layer at Result and device > Result type to round",
     "link-outside": "copy what it leads to into the folder",
+    "measurements": "name it D at Axes",
     "memory-limit": "raise Device memory limit (MB) in napari's preferences",
     "nonfinite": "choose Leave them in place at Result and device > NaN, infinity",
     "nonfinite-integer": "choose float32 at Result and device > Result type",
     "sigma-shape": "give one number{channels}",
     "sigma-value": "give 0 or a positive number in grey levels, or choose Automatic",
-    "structured": "choose What is found at Correct first in the panel of a filter",
+    "structured": "choose What is found at Correct first in the panel Filter",
     "unchanged": f"type a sigma at Noise, or click Measure…, {_CORRELATED}",
     "uneven": "choose Automatic",
+    "whole-series": "filter the whole layer, without a preview",
     "unproven": "click Take it for noise to remove it",
-}
-_MORE = "click More settings …, then"
-_FOR_MORE = ("assess-correlated", "channels", "float-result", "nonfinite", "nonfinite-integer")
-_FOR_MORE += ("unchanged",)
-# Of the panel Denoise, which measures the noise and has no control for it.
-REMEDIES_IN_DENOISE = REMEDIES | {
-    **{code: f"{_MORE} {REMEDIES[code]}" for code in _FOR_MORE},
-    "assess-check": f"{_MORE} multiply Strength by {{factor}}",
-    "assess-sigma": f"{_MORE} Measure…, and measure a flat region",
-    "structured": f"{_MORE} choose What is found at Correct first",
 }
 
 

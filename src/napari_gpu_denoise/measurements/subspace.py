@@ -83,6 +83,7 @@ class Subspace(Filter):
         raise SettingsError(
             "Subspace() needs the whole series",
             "call subspace() or denoise() for it, without dask arrays, streams, workers or parts",
+            code="whole-series",
         )
 
     def denoised(self, image: Any, run: Run, out: Any, progress: Progress) -> Result:
@@ -90,7 +91,7 @@ class Subspace(Filter):
         image = Input.of(image, run)
         if run.measures_noise:
             progress.stage(MEASURING)
-        series = _Series(image, self._axis(image.names), run)
+        series = _Series(image, self.axis_of(image.names), run)
         name = ("bm4d" if series.has_volumes else "bm3d") if self.filter == "auto" else self.filter
         kind = getattr(import_module(MODULES[name]), name.upper())
         adapted = image.adapted(run)
@@ -132,8 +133,8 @@ class Subspace(Filter):
         )
         return Result(result, image.noted(record))
 
-    def _axis(self, names: str) -> int:
-        """Return the number of the axis of measurements."""
+    def axis_of(self, names: str) -> int:
+        """Return the number of the axis of measurements; raises `AxesError` if there is none."""
         others = [letter for letter in names if letter not in "TZYXS"]
         along = self.along.upper() or (others[0] if len(others) == 1 else "")
         if not along or along not in names or along in "TZYX":

@@ -19,8 +19,6 @@ from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
 from napari_gpu_denoise.files.one_file import Options
-from napari_gpu_denoise.files.recommended import Recommended
-from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.run.request import Run
 
 _EXISTING = {
@@ -39,10 +37,10 @@ _AXES_TIP = (
     "not name their axes, or name them wrongly."
 )
 _FILTER_TIP = (
-    "The filter for all files. As recommended for each file: each is measured and filtered as the "
-    "panel Denoise would, and its row says by which filter."
+    "The filter for all files. Recommended: each file is measured and filtered by the filter that "
+    "suits it, which its row names."
 )
-_ALL_AXES = "TZCYXS"
+_ALL_AXES = "TZCDYXS"
 
 
 class BatchForm(QtWidgets.QWidget):
@@ -60,7 +58,7 @@ class BatchForm(QtWidgets.QWidget):
         )
         self.existing = parts.choice(_EXISTING, _EXISTING_TIP)
         self.existing.setAccessibleName("Existing results")
-        self.filter = FilterChoice((Recommended, *FILTERS), _FILTER_TIP, _ALL_AXES)
+        self.filter = FilterChoice(_FILTER_TIP, _ALL_AXES)
         self.axes = QtWidgets.QLineEdit(
             accessibleName="Axes",
             placeholderText="read from each file",
@@ -101,7 +99,7 @@ class BatchForm(QtWidgets.QWidget):
 
     def run(self) -> Run:
         """Return the run of each file; raises `DenoiseError` if it does not fit together."""
-        return self.options.run(self.filter.form.settings(), self.axes.text().strip() or None)
+        return self.options.run(self.filter.settings(), self.axes.text().strip() or None)
 
     def batch(self, paths: Sequence[Path], resume: bool = False) -> Batch:
         """Return the batch of files; raises `DenoiseError` if it does not fit together."""

@@ -338,7 +338,7 @@ class BatchPanel(Panel):
         self._offer()
         message = "", ""
         try:
-            self.form.options.noise.set_unused(self.form.filter.form.settings().sigma_unused)
+            self.form.options.noise.set_unused(self.form.filter.settings().sigma_unused)
         except DenoiseError as error:
             message = self.worded(error), "Not ready."
         if not self.runs.running:

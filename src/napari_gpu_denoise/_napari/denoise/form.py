@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from magicgui.widgets import CheckBox, ComboBox, FloatSpinBox, LineEdit, SpinBox
@@ -17,6 +17,9 @@ from napari_gpu_denoise._napari.denoise.remembered import OF_IMAGE, last, withou
 from napari_gpu_denoise._napari.run import offer_of
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
+from napari_gpu_denoise.files.recommended import Recommended
+from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise.measurements.subspace import Subspace
 from napari_gpu_denoise.protocol.settings import setting_fields
 
 _CUSTOM = "custom"
@@ -148,16 +151,22 @@ class FilterChoice(QtWidgets.QWidget):
     """The settings of the filter that is chosen in `box`, a list to be put elsewhere.
 
     Each starts with the settings of its last run. `axes` are those to assume where none are known.
+    At `Recommended` the settings that `advise` was given are shown; a change of them chooses their
+    filter.
     """
 
     changed = Signal()
 
-    def __init__(self, kinds: Sequence[type], tip: str, axes: str):
+    def __init__(self, tip: str, axes: str):
         super().__init__()
-        self.box = parts.narrow(parts.choice({kind.title: kind for kind in kinds}, tip))
+        kinds = {"Recommended": Recommended, **{kind.title: kind for kind in FILTERS}}
+        kinds["Subspace (measurements)"] = Subspace
+        self.box = parts.narrow(parts.choice(kinds, tip))
         self.box.setAccessibleName("Filter")
         self._forms: dict[type, SettingsForm] = {}
         self._axes = self._usual = axes
+        self._advised: Any = None
+        self._showing = False  # and no user changes anything
         self._layout = QtWidgets.QVBoxLayout(self)
         parts.stack(self._layout, (), spacing=8)
         self.box.currentIndexChanged.connect(self._show)
@@ -170,37 +179,58 @@ class FilterChoice(QtWidgets.QWidget):
 
     @property
     def form(self) -> SettingsForm:
-        """The settings of the filter that is chosen."""
-        return self._forms[self.kind]
+        """The settings that are shown, made when they first are."""
+        advised = self.kind is Recommended and self._advised is not None
+        kind = type(self._advised) if advised else self.kind
+        if kind not in self._forms:
+            form = self._forms[kind] = SettingsForm(kind)
+            if (known := last(kind)) is not None:
+                form.show_settings(known)
+            form.changed.connect(partial(self._tell, kind))
+            self._layout.addWidget(form)
+        return self._forms[kind]
 
-    def choose(self, kind: type) -> None:
+    def settings(self) -> Any:
+        """Return what is chosen; raises `SettingsError` if settings do not go together."""
+        return Recommended() if self.kind is Recommended else self.form.settings()
+
+    def choose(self, name: str) -> None:
         """Choose a filter."""
-        self.box.setCurrentIndex(self.box.findData(kind))
+        names = [self.box.itemData(row).name for row in range(self.box.count())]
+        self.box.setCurrentIndex(names.index(name))
 
     def show_settings(self, settings: Any) -> None:
         """Choose the filter of settings, and show these."""
-        self.choose(type(settings))
+        self.choose(settings.name)
         self.form.show_settings(settings)
+
+    def advise(self, settings: Any) -> None:
+        """Show settings that are recommended, or none, where that is chosen."""
+        if settings != self._advised:
+            self._advised = settings
+            self._show()
 
     def set_axes(self, axes: str) -> None:
         """Enable the settings that some axes allow."""
         axes = axes or self._usual
         if axes != self._axes:
             self._axes = axes
-            self.form.set_axes(axes)
+            self._show()
 
     def _show(self, _: int = 0) -> None:
-        kind = self.kind
-        if kind not in self._forms:
-            form = SettingsForm(kind)
-            if (known := last(kind)) is not None:
-                form.show_settings(known)
-            form.changed.connect(self.changed)
-            self._forms[kind] = form
-            self._layout.addWidget(form)
-        for other, form in self._forms.items():
-            form.setVisible(other is kind and bool(form.controls))
-        self.form.set_axes(self._axes)
+        self._showing, shown = True, self.form
+        if shown.kind is not self.kind:
+            shown.show_settings(self._advised)
+        for form in self._forms.values():
+            form.setVisible(form is shown and bool(form.controls))
+        shown.set_axes(self._axes)
+        self._showing = False
+
+    def _tell(self, kind: type) -> None:
+        if self.kind is not Recommended:
+            self.changed.emit()
+        elif not self._showing:
+            self.choose(kind.name)
 
 
 def make_control(field: dataclasses.Field) -> ValueWidget:

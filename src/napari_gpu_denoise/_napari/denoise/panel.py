@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, suppress
+import html
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,51 +18,109 @@ from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
-from napari_gpu_denoise._napari.denoise.run_panel import RunPanel
+from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
 from napari_gpu_denoise._napari.guide import with_guide
+from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
+from napari_gpu_denoise._napari.layers.provenance import identity
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
-from napari_gpu_denoise._napari.parts import Caption, button, form_layout, row_of, ruler, wrapped
+from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.parts import (
+    Caption,
+    button,
+    form_layout,
+    progress_bar,
+    row_of,
+    ruler,
+    settling_timer,
+    wrapped,
+)
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
-from napari_gpu_denoise._napari.resolve import Problem, Resolved, resolve
-from napari_gpu_denoise._napari.run import Request, offer_of
-from napari_gpu_denoise._napari.tasks import Outcome
-from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.filters import FILTERS
+from napari_gpu_denoise._napari.resolve import (
+    NotLookedAt,
+    Problem,
+    Resolved,
+    advise,
+    look_at,
+    resolve,
+)
+from napari_gpu_denoise._napari.run import Request, denoise_layer, offer_of, report
+from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft, words_of
+from napari_gpu_denoise._napari.wording import duration
+from napari_gpu_denoise.assessment.recommend import Advice
+from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
+from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.part import warm_up
+from napari_gpu_denoise.run.progress import Step
 
 _LONGEST = 24  # letters of a name on the button
+_SETTLED = 150  # milliseconds without a change of the region, or of what is recommended for
+_REGION_TIP = (
+    "Part of the layer to filter, in all frames and slices. Its pixels are those of a full run; "
+    "noise is measured on the whole layer. The result lies over this part. Current view: the "
+    "visible part. Rectangle: click Draw, and drag one over the image."
+)
 
 
-class FilterPanel(RunPanel):
+class FilterPanel(LayerPanel):
     """Takes layers and a filter, runs it, and adds the results as layers.
 
-    Whatever is shown beside the controls follows from `resolved`, in `draw`.
+    Whatever is shown beside the controls follows from `resolved`, in `draw`. Where the filter is to
+    be recommended, layers are looked at first.
     """
 
     title = "Filter"
+    failed = "Not done."
+    out_of_memory = (
+        "There is not enough memory for this image: crop it, or filter the file with gpu-denoise."
+    )
+    aloud = True
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         tip = "Image layers to denoise. They are never changed."
-        super().__init__(viewer, tip, "Denoise the layers; the results are new layers.")
+        super().__init__(viewer, tip, whole_files=True)
+        viewer = self._viewer
+        self.region = RegionInput(viewer, REGIONS, _REGION_TIP)
         self.options = RunOptions(self, NoiseInput(), model=self.model)
-        self.filter = FilterChoice(FILTERS, "The filter, whose settings are below.", "")
-        self.summary, self.maps = Caption(), QCheckBox()
+        tip = "The filter, whose settings are below. Recommended: the one that suits the layer."
+        self.filter = FilterChoice(tip, "")
+        self.summary, self.maps = Caption(rich=True), QCheckBox()
         self.preview = PreviewBox()
         self.places = PlacesInput(self.model, self)
+        self.results, self.progress = ResultOptions(viewer), progress_bar()
+        run_tip = "Denoise the layers; the results are new layers."
+        self.run_button = button("Denoise", run_tip, lambda: self.run())
+        self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
+        self.proof_button = button(
+            "Take it for noise",
+            "Denoise again, and remove what may be noise or fine texture.",
+            self._take_for_noise,
+        )
         self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
         self.batch_button = button(
             "Many files …", "Open the panel Batch with this filter, these settings and this noise."
         )
         self.add_code_button("for the same run")
-        self.assess = AssessSection(self._viewer, self, self.options.strength.choose)
+        self.assess = AssessSection(viewer, self, self.options.strength.choose)
         strengths = self.options.strength.around
-        self.live = LivePreview(self._viewer, self.preview, self.ready, strengths, self)
+        self.live = LivePreview(viewer, self.preview, self.ready, strengths, self)
+        self.runs = Task(self, denoise_layer, bar=True)
+        self._looking = Task(self, advise, self.title, alone=True)
+        self._run_when_looked = False
+        self._settled = settling_timer(self, _SETTLED, self.draw)
+        self._looks_soon = settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
+        self._unproven = ""  # name of the model of noise that was not proven
+        self._count = 0  # of the runs that were started together
+        self._ended: list[str] = []  # names of their results, empty for those that failed
+        self._seconds = 0.0
+        self._left = TimeLeft()
         self._lay_out()
+        self.proof_button.hide()
+        self.show_running(False)
         self._take_filter()
         self._take_layers()
         self._connect()
@@ -70,11 +130,11 @@ class FilterPanel(RunPanel):
 
     @property
     def form(self) -> Any:
-        """The settings of the filter that is chosen."""
+        """The settings that are shown."""
         return self.filter.form
 
     def _lay_out(self) -> None:
-        head = with_guide(self.summary, lambda: f"methods/{self.filter.kind.name}.md")
+        head = with_guide(self.summary, self._page)
         where = {"Filter": self.filter.box, "Image": self.layer, "Axes": self.axes}
         where["Region"] = self.region
         reset = row_of(self.batch_button, self.reset_button, before=True)
@@ -107,22 +167,33 @@ class FilterPanel(RunPanel):
         self.options.noise.wanted.connect(self.show_noise)
         self.options.device.listed.connect(self._warm_up)
         self.options.device.listed.connect(self._on_listed)
+        self.region.changed.connect(self._follow_region)
+        self.region.shapes.chosen.connect(self._follow_region)
+        self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         for box in (self.preview.box, self.preview.strip):
             box.toggled.connect(self._follow_view)
         self.live.chosen.connect(self.options.strength.choose)
         self.reset_button.clicked.connect(lambda: self.reset())
         self.batch_button.clicked.connect(lambda: self.show_batch())
-        moved = self._viewer.dims.events
-        active = self._viewer.layers.selection.events.active
+        self.run_on_return(lambda: self.run())
+        self.results.undo_button.clicked.connect(self._on_undo)
+        self._looking.told.connect(self._on_looking)
+        self._looking.ended.connect(self._on_looked)
+        self.runs.told.connect(self._on_step)
+        self.runs.ended.connect(self._on_outcome)
+        self.runs.stopped.connect(self._on_stopped)
+        moved, layers = self._viewer.dims.events, self._viewer.layers
+        active = layers.selection.events.active
         events = (moved.current_step, moved.ndisplay, moved.order, active)
         self.follow("viewer", ((event, self.draw) for event in events))
-        explain = self.options.device.explain
-        self.follow("preferences", ((event, explain) for event in preferences.changed()))
+        self.follow("removed layers", [(layers.events.removed, self._on_removed)])
+        self.follow("preferences", ((e, self._on_preferences) for e in preferences.changed()))
+
+    # --- what the panel is set to -----------------------------------------------------------------
 
     def _take_filter(self, _: int = 0) -> None:
         kind = self.filter.kind
-        self.summary.setText(kind.summary)
-        self.axes.set_kind(kind)
+        self.axes.set_kind(None if kind is Recommended else kind)
         offer = offer_of(kind)
         self.maps.setChecked(False)
         self.maps.setHidden(offer is None)
@@ -132,7 +203,7 @@ class FilterPanel(RunPanel):
 
     def _take_settings(self) -> None:
         try:
-            self.model.settings = self.form.settings()
+            self.model.settings = self.filter.settings()
         except DenoiseError as error:
             self.model.settings = error
 
@@ -151,19 +222,44 @@ class FilterPanel(RunPanel):
             self.model.noise = known
         elif noise.kind == MEASURED:
             self.model.noise = replace(noise, kind=AUTO)
-        self._follow_looks()
+        self.results.take(first)
+        self.follow("looks", self.results.events())
         self.offer_axes()
         self._take_axes()
-        moved = [e for layer in layers for e in (layer.events.scale, layer.events.units)]
-        self.follow("scale", [(event, self.draw) for event in moved])
+        moved = [e for each in layers for e in (each.events.scale, each.events.units)]
+        moved += [each.events.data for each in layers]
+        self.follow("layers", [(event, self.draw) for event in moved])
         self._follow_view()
 
     def _keep_noise(self, noise: NoiseChoice) -> None:
         if (layer := self.layer.layer()) is not None:
             known_of(layer).noise = noise if noise.kind == MEASURED else None
 
+    def _follow_region(self, event: object = None) -> None:
+        """Follow the Shapes layer and the view, where the region is there."""
+        self.model.region = self.region.region()
+        whole = self.model.region.whole
+        self.follow("region", () if whole else self.region.events())
+        self._settled.start()
+
+    def _follow_view(self, _: object = None) -> None:
+        """Preview again when the view or the layers change."""
+        events = self.live.events(self.layer.layers()) if self.preview.ticked else ()
+        self.follow("preview", events)
+        self.live.changed()
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self.region.refresh()
+        self.results.refresh()
+
     def _on_listed(self) -> None:
         self._said = None
+        self.draw()
+
+    def _on_preferences(self, _: object = None) -> None:
+        self.options.device.explain()
         self.draw()
 
     def _warm_up(self) -> None:
@@ -173,6 +269,8 @@ class FilterPanel(RunPanel):
         with suppress(DenoiseError):
             device = choose(self.options.device.device())
             Loading(partial(warm_up, self.form.settings(), device), lambda _: None, self)
+
+    # --- what follows from it ---------------------------------------------------------------------
 
     def resolved(self) -> Resolved | Problem:
         """Return what the panel would do as it is set."""
@@ -198,6 +296,7 @@ class FilterPanel(RunPanel):
     def draw(self, _: object = None) -> None:
         """Show what follows from the settings, in place of what was said of others."""
         resolved, layer, axes = self.resolved(), self.layer.layer(), self.known_axes()
+        self._advise(resolved)
         settings = self.model.settings
         if not isinstance(settings, DenoiseError):
             self.options.noise.set_unused(settings.sigma_unused)
@@ -207,14 +306,19 @@ class FilterPanel(RunPanel):
             text = f"{voxel} (of the layer)" if voxel else ""
             self.form.controls["voxel"].native.setPlaceholderText(text)
         if isinstance(resolved, Resolved):
-            memory = resolved.requests[0].memory
-            self.options.noise.explain(memory and memory.known(settings))
+            first = resolved.requests[0]
+            self.options.noise.explain(first.memory and first.memory.known(first.run.filter))
             self._name_button(resolved.what)
-        if resolved.key != self._said and not self.runs.running:
+        if resolved.key != self._said and not self._busy:
             self._said = resolved.key
             self.proof_button.hide()
             self._say_what(resolved)
         self.live.changed()
+
+    @property
+    def _busy(self) -> bool:
+        """Whether a run is in progress, or waits for a recommendation."""
+        return self.runs.running or self._run_when_looked
 
     def _name_button(self, what: str) -> None:
         layer, active = self.layer.layer(), self._viewer.layers.selection.active
@@ -225,10 +329,194 @@ class FilterPanel(RunPanel):
     def _say_what(self, resolved: Resolved | Problem) -> None:
         """Say what stands in the way of a run, or how long it takes."""
         if isinstance(resolved, Problem):
-            self.say(self.worded(resolved.error), "Not ready." if self.model.layers else "")
+            soon = not self.model.layers or isinstance(resolved.error, NotLookedAt)
+            self.say(self.worded(resolved.error), "" if soon else "Not ready.")
         elif self.options.device.box.count() > 1:
             with suppress(DenoiseError):
                 self.say(resolved.expected(choose_devices(self.options.device.device())))
+
+    # --- recommendations --------------------------------------------------------------------------
+
+    def _page(self) -> str:
+        if self.filter.kind is Recommended:
+            return "guide/choosing_settings.md#what-is-recommended"
+        return f"methods/{self.filter.kind.name}.md"
+
+    def advised(self) -> tuple[Advice, ...]:
+        """Return what is recommended for each layer; nothing before it is known of all."""
+        try:
+            looks = self._looks()
+        except DenoiseError:
+            return ()
+        found = tuple(each.memory.advice for each in looks)
+        return found if all(isinstance(each, Advice) for each in found) else ()
+
+    def _looks(self) -> list[Any]:
+        return [look_at(self.model, each, self._viewer.dims) for each in self.model.layers]
+
+    def _advise(self, resolved: Resolved | Problem) -> None:
+        """Show what is recommended, where that is chosen, or begin to find out."""
+        asked = self.filter.kind is Recommended
+        advised = self.advised() if asked else ()
+        words = advice_in_words([each.name for each in self.model.layers], advised)
+        summary = self.filter.kind.summary
+        self.summary.setText(words or html.escape(summary, quote=False))
+        if asked:
+            self.filter.advise(advised[0].filter if advised else None)
+        if isinstance(resolved, Problem) and isinstance(resolved.error, NotLookedAt):
+            self._looks_soon.start()
+
+    def _look(self) -> None:
+        """Look at the layers of which nothing is known, one after another."""
+        if self.filter.kind is not Recommended or self._closed:
+            return
+        with suppress(DenoiseError):
+            looks = [each for each in self._looks() if each.memory.advice is None]
+            now = self._looking.request
+            if now is None or now.memory not in [each.memory for each in looks]:
+                self._looking.drop()
+                self._looking.proceed([(each, self.title) for each in looks])
+
+    def _on_looking(self, step: Step) -> None:
+        if not self.runs.running:
+            self.say(words_of(step))
+
+    def _on_looked(self, looked: Outcome) -> None:
+        """Keep what was found; what is no error of the layer is reported once."""
+        found, error = looked.value, looked.error
+        if error is not None and not isinstance(error, DenoiseError):
+            self.show_error(error)
+            error = LayerError(f"{looked.request.source.name} could not be measured: {error!r}")
+        looked.request.memory.advice = error if found is None else found
+        if self._run_when_looked and not self._looking.running:
+            self._run_when_looked = False
+            self.run()
+        else:
+            self._said = None
+            self.draw()
+
+    # --- runs -------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run for each of the layers chosen, one after another; errors are shown in the panel."""
+        if self._busy:
+            return
+        try:
+            requests = ask_for_files(self, self.requests())
+        except NotLookedAt:
+            self._run_when_looked = True
+            self.show_running(True)
+            self._look()
+            return
+        except DenoiseError as error:
+            self.show_running(False)
+            self.show_error(error)
+            return
+        if not requests:
+            self.show_running(False)
+            self.say(
+                "Nothing was run, as no file was named for the result. Smaller results need none: "
+                "see Ask for a file above (MB) in napari's preferences."
+            )
+            return
+        self.show_running(True)
+        self.results.begin()
+        self._count, self._ended, self._seconds = len(requests), [], 0.0
+        named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
+        self.runs.proceed(named)
+
+    def show_running(self, running: bool) -> None:
+        """Show that a run can be cancelled, or that the next one can be started."""
+        self.run_button.setEnabled(not running)
+        self.cancel_button.setEnabled(running)
+        self.progress.setVisible(running)
+        if running:
+            self.progress.setRange(0, 0)
+            self.say("Starting …")
+            self.proof_button.hide()
+
+    def cancel(self) -> None:
+        """Leave all runs at once; no more layers will be added."""
+        if self._busy:
+            self.runs.drop()
+            self._on_stopped()
+
+    def stop(self) -> None:
+        """Stop the run and the preview; the panel is being closed."""
+        self.live.stop()
+        self._looking.drop()
+        self.runs.drop()
+        self.assess.stop()
+        self._run_when_looked = False
+        self.show_running(False)
+
+    def _on_step(self, step: Step) -> None:
+        self.progress.setRange(0, step.total)
+        self.progress.setValue(step.done)
+        number = self._count - self.runs.waiting
+        place = f"{number} of {self._count}: " if self._count > 1 else ""
+        self.say(place + self._left.words(step))
+
+    def _on_outcome(self, outcome: Outcome) -> None:
+        self._ended.append("" if outcome.error is not None else outcome.request.name)
+        self._seconds += outcome.seconds
+        self.show_running(self.runs.running)
+        try:
+            if outcome.error is not None:
+                raise outcome.error
+            self.preview.strip.setChecked(False)  # it would lie over the result
+            with self.live.shown.below_shown():
+                self.results.add(outcome)
+        except Exception as error:
+            self.show_error(error)
+            return
+        notes = [each for each in outcome.value.result.record.notes if isinstance(each, Note)]
+        unproven = [each.values["model"] for each in notes if each.code == "unproven"]
+        self._unproven = next(iter(unproven), "")
+        self.proof_button.setVisible(bool(unproven))
+        remembered.remember(outcome.request.run.filter)
+        self.assess.note_results()
+        self.draw()
+        if not self.runs.running:
+            text, details = (
+                (summary, "") if (summary := self._summary()) else report(outcome, self.worded)
+            )
+            self.say(text, details=details)
+
+    def _summary(self) -> str:
+        """Summarise several runs; empty for a single one."""
+        if self._count < 2:
+            return ""
+        done, time = [*filter(None, self._ended)], duration(self._seconds)
+        names = ", ".join(done)
+        if failed := self._count - len(done):
+            return f"{len(done)} of {self._count} layers done, {failed} failed, in {time}: {names}."
+        return f"Done in {time}: {names}."
+
+    def _take_for_noise(self) -> None:
+        """Denoise again with the model of noise that was not proven."""
+        self.model.noise = NoiseChoice(self._unproven)
+        self.run()
+
+    def _on_undo(self) -> None:
+        self.say("Undone: the result before it is back." if self.results.undone else "Redone.")
+
+    def _on_removed(self, event: Any) -> None:
+        """Stop where the layer that is filtered is removed."""
+        request = self.runs.request
+        if request is not None and identity(event.value) == request.source.identity:
+            self.cancel()
+            self.say(f"Cancelled, as {request.source.name} was removed: no layer was added.")
+
+    def _on_stopped(self) -> None:
+        self._run_when_looked = False
+        self.show_running(False)
+        if ended := len(self._ended):
+            self.say(f"Cancelled after {ended} of {self._count} runs, whose results stay.")
+        else:
+            self.say("Cancelled: no layer was added.")
+
+    # --- other panels, and code -------------------------------------------------------------------
 
     def reset(self) -> None:
         """Set everything but the layer to its default."""
@@ -241,30 +529,6 @@ class FilterPanel(RunPanel):
             known_of(layer).axes = None
         self.offer_axes()
 
-    def stop(self) -> None:
-        """Stop the run and the preview; the panel is being closed."""
-        self.live.stop()
-        self.runs.drop()
-        self.assess.stop()
-        self.show_running(False)
-
-    def adding(self) -> AbstractContextManager[None]:
-        """Return a context in which a result is added, below the preview."""
-        self.preview.strip.setChecked(False)  # it would lie over the result
-        return self.live.shown.below_shown()
-
-    def took(self, outcome: Outcome) -> None:
-        """Note the result, and keep the settings for next time."""
-        remembered.remember(outcome.request.run.filter)
-        self.assess.note_results()
-        self.draw()
-
-    def _follow_view(self, _: object = None) -> None:
-        """Preview again when the view or the layers change."""
-        events = self.live.events(self.layer.layers()) if self.preview.ticked else ()
-        self.follow("preview", events)
-        self.live.changed()
-
     def show_noise(self) -> None:
         """Open the panel that measures noise for this layer."""
         panel = docks.open_panel(self._viewer, "Estimated noise")
@@ -274,7 +538,7 @@ class FilterPanel(RunPanel):
         """Open the panel for many files, set as this one is."""
         panel = docks.open_panel(self._viewer, "Batch")
         try:
-            panel.form.take_over(self.form.settings(), self.options)
+            panel.form.take_over(self.filter.settings(), self.options)
         except DenoiseError as error:
             self.show_error(error)
 
@@ -292,3 +556,30 @@ class FilterPanel(RunPanel):
     def command_line(self) -> tuple[str, list[str]]:
         """Return an equivalent command line, and remarks on its differences."""
         return snippets.command_with_remarks(self.request())
+
+
+def advice_in_words(names: Sequence[str], advice: Sequence[Advice]) -> str:
+    """Return the advice on layers as rich text; once where it is the same for all."""
+    if not advice:
+        return ""
+    if len({(each.choice, each.reason) for each in advice}) == 1:
+        noise = " / ".join(dict.fromkeys(each.noise for each in advice))
+        told = [_of_one(advice[0], noise)]
+    else:
+        told = [
+            f"<b>{html.escape(name)}</b><br>{_of_one(each, each.noise)}"
+            for name, each in zip(names, advice, strict=True)
+        ]
+    told += map(html.escape, dict.fromkeys(hint for each in advice for hint in each.hints))
+    return "".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in told)
+
+
+def _of_one(advice: Advice, noise: str) -> str:
+    image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
+    if not any(advice.estimate.sigma):
+        return f"{image}. {reason[:1].upper()}{reason[1:]}."
+    name, _, rest = chosen.partition(", ")
+    return (
+        f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"
+        f"<b>{name}</b>{', ' + rest if rest else ''}, because {reason}."
+    )

@@ -90,7 +90,7 @@ def placing(picture: ImageFile, axes: str) -> dict[str, Any]:
         "scale": tuple(step for step, _ in steps),
         "units": tuple(unit or "pixel" for _, unit in steps),
         "axis_labels": tuple(
-            axis.lower() if axis in "TZCSYX" else f"axis {number}"
+            axis.lower() if axis in "TZCSYXD" else f"axis {number}"
             for number, axis in enumerate(axes)
         ),
     }
@@ -145,8 +145,9 @@ def is_result(layer: Layer) -> bool:
 def filter_title(record: Mapping[str, Any]) -> str:
     """Return the title of the filter of a record; empty if it names none of any version."""
     from napari_gpu_denoise.filters import FILTERS, REMOVED
+    from napari_gpu_denoise.measurements.subspace import Subspace
 
-    known = [(kind.name, kind.title) for kind in FILTERS]
+    known = [(kind.name, kind.title) for kind in (*FILTERS, Subspace)]
     known += [(name, title) for name, (_, title) in REMOVED.items()]
     return next((title for name, title in known if name == record.get("filter")), "")
 
@@ -168,9 +169,10 @@ def is_renamed(layer: Layer) -> bool:
 def describe(layer: Layer) -> str:
     """Return how a result was made, in a line; empty for any other layer."""
     from napari_gpu_denoise.filters import FILTERS
+    from napari_gpu_denoise.measurements.subspace import Subspace
 
     record, words = record_of(layer), []
-    kind = next((each for each in FILTERS if each.name == record.get("filter")), None)
+    kind = next((each for each in (*FILTERS, Subspace) if each.name == record.get("filter")), None)
     if kind is None:
         return ""
     with suppress(DenoiseError, TypeError, KeyError):  # of another version

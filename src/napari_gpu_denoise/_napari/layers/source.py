@@ -18,7 +18,13 @@ from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
 # One place along an axis, in words.
-AXIS_WORDS = {"T": "time point", "Z": "slice", "C": "channel", "S": "colour sample"}
+AXIS_WORDS = {
+    "T": "time point",
+    "Z": "slice",
+    "C": "channel",
+    "S": "colour sample",
+    "D": "measurement",
+}
 
 # Where a layer lies.
 PLACE = ("scale", "translate", "rotate", "shear", "affine", "units", "axis_labels")
@@ -40,6 +46,7 @@ _ROLES = {
     **dict.fromkeys(("y", "row"), "Y"),
     **dict.fromkeys(("x", "column"), "X"),
     **dict.fromkeys(("c", "channel"), "C"),
+    **dict.fromkeys(("d", "measurement"), "D"),
 }
 
 

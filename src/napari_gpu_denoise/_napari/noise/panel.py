@@ -197,7 +197,7 @@ class NoisePanel(LayerPanel):
         kind = self.target.currentData()
         panel = docks.open_panel(self._viewer, "Batch" if kind is None else "Filter")
         if kind is not None:
-            panel.filter.choose(kind)
+            panel.filter.choose(kind.name)
         panel.take_noise(layer, self.axes.axes(), estimate, origin)
         self.say(f"{self.target.currentText()} uses this noise from now on.")
 
