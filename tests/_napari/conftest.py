@@ -70,12 +70,6 @@ def settled():
 
 
 @pytest.fixture(autouse=True)
-def nothing_remembered(monkeypatch):
-    """Begin without settings of the tests before."""
-    monkeypatch.setattr("napari_gpu_denoise._napari.denoise.remembered._last", {})
-
-
-@pytest.fixture(autouse=True)
 def settling(monkeypatch):
     """Take changes for settled sooner: a user has more in mind before the next one."""
     monkeypatch.setattr(noise_panel, "_SETTLED", 30)

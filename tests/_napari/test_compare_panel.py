@@ -2,14 +2,13 @@
 
 from types import SimpleNamespace
 
-import dask.array as da
 import numpy as np
 import pytest
 import tifffile
 from napari.components import ViewerModel
 from numpy.testing import assert_allclose, assert_array_equal
 
-from _napari.inputs import choose, layer_names
+from _napari.inputs import choose
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import CURTAIN, NOTHING, RESIDUAL, shown_axes
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
@@ -68,16 +67,14 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
     before.visible = False
     panel = open_compare()
     assert (panel.before.layer(), panel.layer.layer()) == pair
-    curtain, line = temporary(viewer)
+    (curtain,) = temporary(viewer)
     assert visible(pair) == [False, False]
-    assert viewer.layers.index(curtain) == 2 and viewer.layers[-1] is line
+    assert viewer.layers.index(curtain) == 2
     assert curtain.blending == "additive" and curtain.colormap.name == "green"
     shown = curtain.data[0]
     assert_array_equal(shown[:, :30], before.data[0, :, :30])
-    assert_array_equal(shown[:, 30:], after.data[0, :, 30:])
-    # It stands where the pixels part.
-    assert_allclose(line.translate, (0, 19.5 * 0.5, 29.5 * 0.5))
-    assert line.scale[1] == pytest.approx(20)
+    assert_array_equal(shown[:, 31:], after.data[0, :, 31:])
+    assert np.all(shown[:, 30] == np.float32(curtain.contrast_limits[1]))  # the line
     # Controls of the result work on what is seen instead.
     assert viewer.layers.selection.active is after
     after.contrast_limits, after.gamma = (60, 70), 0.5
@@ -90,7 +87,7 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
 def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
     panel = open_compare()
     curtain = temporary(viewer)[0]
-    panel.overlay.line.camera.zoom = 4  # 2 pixels of the screen for one of the layer
+    docks.camera_of(viewer).zoom = 4  # 2 pixels of the screen for one of the layer
 
     def drag(start, *places):
         event = SimpleNamespace(type="mouse_press", position=(0, 5, start * 0.5), button=1)
@@ -106,7 +103,6 @@ def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
     drag(31, 20, 12)
     assert panel.overlay.at == panel.slider.value() == 12
     qtbot.waitUntil(lambda: curtain.data.at == 12)
-    assert_allclose(panel.overlay.line.layer.translate[2], 11.5 * 0.5)
     # Away from the line the picture is moved, and beyond the picture the line stays at its edge.
     drag(40, 50)
     assert panel.overlay.at == 12
@@ -159,29 +155,6 @@ def test_the_residual_is_symmetric(viewer, pair, open_compare, switch):
     assert shown not in temporary(viewer)
     switch(panel, RESIDUAL)
     assert temporary(viewer) == [shown]
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_a_residual_is_kept_as_a_layer(viewer, pair, open_compare, click, qtbot, lazy):
-    before, after = pair
-    if lazy:
-        after.data = da.from_array(after.data, chunks=(1, 40, 60))
-    panel = open_compare()
-    assert panel.keep_button.isHidden()
-    panel = open_compare(RESIDUAL)
-    (shown,) = temporary(viewer)
-    click(panel.keep_button)
-    name = "residual of a (X)"
-    qtbot.waitUntil(lambda: name in layer_names(viewer))
-    kept = viewer.layers[name]
-    assert kept.contrast_limits == shown.contrast_limits and not is_temporary(kept)
-    assert_allclose(kept.scale, after.scale)
-    assert viewer.layers.selection.active is after
-    assert panel.status.text() == "Added: residual of a (X)."
-    expected = before.data - np.asarray(after.data)
-    viewer.window.remove_dock_widget(panel)
-    assert_array_equal(np.asarray(kept.data), expected)
-    assert list(viewer.layers) == [before, after, kept]
 
 
 def test_removed_layers_end_the_comparison(viewer, pair, open_compare, switch, qtbot):
@@ -266,10 +239,10 @@ def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
     qtbot.waitUntil(lambda: "2D" in panel.status.text())
     assert temporary(viewer) == [] and all(visible(pair))
     viewer.dims.ndisplay = 2
-    qtbot.waitUntil(lambda: len(temporary(viewer)) == 2)
+    qtbot.waitUntil(lambda: len(temporary(viewer)) == 1)
     viewer.dims.order = (1, 0, 2)
     qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
-    assert panel.overlay.line.axes() == (0, 2)
+    assert panel.overlay.layer.data.axis == 2
 
 
 def test_there_is_no_curtain_in_a_grid():

@@ -35,9 +35,9 @@ def test_an_estimate_is_handed_to_a_filter(
     panel.axes.edit.setText("XY")
     measured(panel)
     found = panel.estimate()
-    panel.target.setCurrentText("NL-means")
     click(panel.use_button)
     filtering = viewer.window.dock_widgets["Filter (GPU Denoise)"]
+    filtering.filter.choose("nl_means")
     noise = filtering.options.noise
     assert filtering.layer.currentText() == "cells" and filtering.axes.letters() == "XY"
     assert filtering.model.noise.kind == "measured"

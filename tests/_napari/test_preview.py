@@ -263,18 +263,17 @@ def test_three_strengths_side_by_side(viewer, open_panel, movie, settle, run):
     callbacks = list(viewer.mouse_drag_callbacks)
     panel.preview.strip.click()
     settle(panel)
-    assert panel.preview.caption.text().startswith("Click the best: 40 by 15 pixels")
+    assert panel.preview.caption.text().startswith("Click the best of 0.71, 1.00, 1.41: 40 by")
     shown = panel.live.layer
     assert layer_names(viewer) == ["movie", "above", "Strengths of movie (NL-means)"]
     assert shown.blending == "translucent_no_depth" and source.visible
     assert viewer.layers.selection.active is source
     strengths = (0.71, 1.0, 1.41)
     wholes = [gd.nl_means(movie, 10, axes="TYX", sigma_factor=each)[2] for each in strengths]
-    # Each picture is the middle of the view but for its number, and the second one is in its place.
+    # Each picture is the middle of the view, and the second one is in its place.
     for number, whole in enumerate(wholes):
         picture = shown.data[0, :, 16 * number : 16 * number + 15]
-        assert_array_equal(picture[7:], whole[7:, 16:31])
-        assert set(np.unique(picture[:6])) == set(np.round(source.contrast_limits))
+        assert_array_equal(picture, whole[:, 16:31])
     assert_allclose(shown.data_to_world((0, 0, 16)), source.data_to_world((2, 0, 16)))
     # A drag moves the view; a click beside all, or between, chooses nothing; on one, that one.
     clicked(panel, viewer, (0, 20, 40), [shown.data_to_world((0, 30, 20))])

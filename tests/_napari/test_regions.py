@@ -39,8 +39,8 @@ def dims_at(*point, ndisplay=2, order=None):
 ORIGIN = dims_at(0, 0, 0, 0)
 
 
-def drawn_in(layer, axes, shapes, dims=ORIGIN, channel=None, **given):
-    return in_rectangle(layer, axes, dims, channel, shapes, **given)
+def drawn_in(layer, axes, shapes, dims=ORIGIN, **given):
+    return in_rectangle(layer, axes, dims, shapes, **given)
 
 
 # --- parts ----------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_a_part_in_words_and_code():
     part = part_of("TCYX", ARRAY.shape)
     assert (part.axes, part.place, part.code) == ("TCYX", "", "")
     assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
-    part = part_of("TCYX", ARRAY.shape, channel=2, axis_0=3, Y=(4, 10), X=(0, 30))
+    part = part_of("TCYX", ARRAY.shape, C=2, axis_0=3, Y=(4, 10), X=(0, 30))
     assert part.axes == "YX"
     assert part.place == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
     assert part.code == "[3, 2, 4:10]"
@@ -59,8 +59,6 @@ def test_a_part_in_words_and_code():
     part = without_alpha(part_of("YXS", (8, 9, 4)), (8, 9, 4))
     assert part.code == "[:, :, 0:3]"
     assert LazyArray(np.zeros((8, 9, 4)), part=part.index).shape == (8, 9, 3)
-    one = part_of("YXS", (8, 9, 4), channel=1)
-    assert without_alpha(one, (8, 9, 4)) == one
 
 
 @pytest.mark.parametrize(
@@ -134,13 +132,13 @@ def test_no_rectangle_on_the_image(drawn, said):
 def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
     layer = Image(ARRAY, scale=(2, 1, 1, 1))
     layer.corner_pixels = np.array([[0, 0, 3, 4], [0, 0, 12, 99]])
-    part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0), None)
+    part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0))
     assert (part.axes, part.code) == ("CYX", "[3, :, 3:13, 4:30]")
-    assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0), None).code == "[3, 2, 3:13, 4:30]"
+    assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0)).code == "[3, 2, 3:13, 4:30]"
     layer = Image([np.zeros((40, 60)), np.zeros((20, 30))], multiscale=True)
     layer.data_level = 1
     layer.corner_pixels = np.array([[2, 3], [9, 13]])
-    assert in_view(layer, "YX", dims_at(0, 0), None).code == "[4:19, 6:27]"
+    assert in_view(layer, "YX", dims_at(0, 0)).code == "[4:19, 6:27]"
 
 
 @pytest.mark.parametrize(
@@ -153,7 +151,7 @@ def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
 )
 def test_a_view_that_is_no_plane(dims, said):
     with pytest.raises(LayerError, match=said):
-        in_view(Image(ARRAY), "TCYX", dims, None)
+        in_view(Image(ARRAY), "TCYX", dims)
 
 
 # --- the region of a preview ----------------------------------------------------------------------

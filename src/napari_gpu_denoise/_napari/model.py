@@ -91,14 +91,13 @@ class RegionChoice:
         """Whether it is all of the layer."""
         return self.kind == WHOLE
 
-    def part(self, layer: Image, axes: str, dims: Dims, channel: int | None = None) -> Part:
+    def part(self, layer: Image, axes: str, dims: Dims) -> Part:
         """Return the part of a layer that this is; raises `LayerError` if there is none."""
         if self.whole:
-            return part_of(axes, finest(layer).shape, channel)
+            return part_of(axes, finest(layer).shape)
         if self.kind == VIEW:
-            return in_view(layer, axes, dims, channel)
-        plane = self.kind == FLAT
-        return in_rectangle(layer, axes, dims, channel, self.shapes, one_plane=plane)
+            return in_view(layer, axes, dims)
+        return in_rectangle(layer, axes, dims, self.shapes, one_plane=self.kind == FLAT)
 
 
 @dataclass(frozen=True)

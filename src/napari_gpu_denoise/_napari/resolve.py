@@ -20,7 +20,7 @@ from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, seconds_on, time_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
 from napari_gpu_denoise.files.recommended import Recommended
-from napari_gpu_denoise.image.axes import UNNAMED, channel_axis, check_axes
+from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 from napari_gpu_denoise.measurements.subspace import MEASUREMENTS, Subspace
 from napari_gpu_denoise.opencl.device import Device, choose_devices, was_used
 from napari_gpu_denoise.protocol.filter import Context, Filter
@@ -88,14 +88,9 @@ class Resolved:
         """Return how long the runs take, in a sentence."""
         seconds = sum(seconds_on(each.run.filter, each.pixels, devices) for each in self.requests)
         kinds = {each.run.filter.name for each in self.requests}
-        return self.remark + expected(kinds, devices, seconds)
-
-
-def expected(filters: Iterable[str], devices: Sequence[Device], seconds: float) -> str:
-    """Return how long filters take on devices, in a sentence; `seconds` once they are compiled."""
-    first = any(not was_used(device, name) for device in devices for name in filters)
-    compiling = " First run on this device: compiling, once." if first else ""
-    return f"Takes {time_in_words(seconds)}.{compiling}"
+        first = any(not was_used(device, name) for device in devices for name in kinds)
+        compiling = " First run on this device: compiling, once." if first else ""
+        return f"{self.remark}Takes {time_in_words(seconds)}.{compiling}"
 
 
 def resolve(model: PanelModel, layers: Sequence[Layer], dims: Dims) -> Resolved | Problem:
@@ -347,12 +342,6 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
     volume = "Z" in axes and shape[axes.index("Z")] >= _VOLUME
     return ". BM4D filters all slices of a volume together." * (alone and volume)
-
-
-def channels_along(axes: str, layer: Image) -> int:
-    """Return the number of channels of a layer, without alpha."""
-    axis, shape = channel_axis(axes), source.finest(layer).shape
-    return 1 if axis is None else min(shape[axis], 3) if source.has_alpha(layer) else shape[axis]
 
 
 def place_alone(model: PanelModel, layer: Image, axes: str, letter: str, dims: Dims) -> int | None:

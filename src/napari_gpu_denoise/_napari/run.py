@@ -106,11 +106,6 @@ class Request:
         return math.prod(each.stop - each.start for each in self.index)
 
     @property
-    def share(self) -> float:
-        """The share of the layer that is filtered."""
-        return self.pixels / max(math.prod(self.source.data.shape), 1)
-
-    @property
     def key(self) -> tuple[Any, ...]:
         """What is done to which layer, to be compared."""
         return self.source.identity, self.run, self.maps, *self.cut.items()

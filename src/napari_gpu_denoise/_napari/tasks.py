@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 from napari.qt.threading import WorkerBase, WorkerBaseSignals, create_worker
-from napari.utils.progress import cancelable_progress
 from qtpy.QtCore import QObject, Signal
 
 from napari_gpu_denoise.errors import Cancelled, free_traceback
@@ -17,7 +16,6 @@ from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run.progress import Progress, Step
 
 _SETTLED = 3.0  # seconds from which the pace of a step is believed
-_BAR_INTERVAL = 0.1  # seconds between two updates of the text in napari's activity dock
 
 
 def words_of(step: Step) -> str:
@@ -103,46 +101,19 @@ class _Worker(WorkerBase):
         return value, problem, time.perf_counter() - started
 
 
-class _ActivityBar(cancelable_progress):
-    """A bar in napari's activity dock; its button calls `on_cancel`.
-
-    Progress is shown as text beside a bar that only moves: napari handles waiting events whenever
-    it sets the value of one, so that anything could happen within a slot of the panel.
-    """
-
-    on_cancel: Callable[[], None] | None = None
-    _shown = 0.0
-
-    def cancel(self) -> None:
-        """Stop the task this bar shows."""
-        super().cancel()
-        if self.on_cancel is not None:
-            self.on_cancel()
-
-    def show(self, step: Step) -> None:
-        """Show progress; call it in the GUI thread."""
-        now = time.monotonic()
-        # A closed bar is disabled.
-        if self.disable or now - self._shown < _BAR_INTERVAL:
-            return
-        self._shown = now
-        self.events.eta(value=words_of(step))
-
-
 class Task(QObject):
     """Works on requests off the GUI thread, one after another; signals come in the GUI thread.
 
     Each is worked on by ``work(request, progress)``. A new request replaces those before, whose
     threads end by themselves at their next step; with `alone` it waits for that. `name` is what
-    napari shows of the task. With `bar` there is a bar in napari's activity dock, whose button
-    calls `cancel`, by default a method that drops the requests.
+    napari shows of the task if it is closed meanwhile.
     """
 
-    #: What the request in progress reports: a `Step`, or anything else that is not for the bar.
+    #: What the request in progress reports.
     told = Signal(object)
     #: The `Outcome` of a request that was not dropped.
     ended = Signal(object)
-    #: The task was stopped by napari, in its activity dock for example: there will be no outcome.
+    #: The task was stopped by napari: there will be no outcome.
     stopped = Signal()
     #: A thread has ended, whatever became of its request.
     free = Signal()
@@ -154,12 +125,9 @@ class Task(QObject):
         name: str = "",
         *,
         alone: bool = False,
-        bar: bool = False,
-        cancel: Callable[[], None] | None = None,
     ):
         super().__init__(parent)
         self._work, self._name, self._alone = work, name, alone
-        self._bar, self._cancel = bar, cancel or self._stop
         self._queue: list[tuple[Any, str]] = []
         self._current: _Thread | None = None
         # Lists of their own, so that they can be reached when this is gone.
@@ -201,26 +169,14 @@ class Task(QObject):
         self._queue.clear()
         current, self._current = self._current, None
         if current is not None:
-            current.leave()
-
-    def show(self, step: Step) -> None:
-        """Show progress in napari's activity dock."""
-        if self._current is not None and self._current.bar is not None:
-            self._current.bar.show(step)
-
-    def _stop(self) -> None:
-        self.drop()
-        self.stopped.emit()
+            current.worker.quit()
 
     def proceed(self, requests: Iterable[tuple[Any, str]] = ()) -> None:
         """Work on more requests, each with its name, after those before; begin the next one."""
         self._queue += requests
         if self._queue and self._current is None and not (self._alone and self._threads):
             request, name = self._queue.pop(0)
-            bar = _ActivityBar(total=0, desc=name) if self._bar else None
-            if bar is not None:
-                bar.on_cancel = self._cancel
-            thread = self._current = _Thread(self, request, bar)
+            thread = self._current = _Thread(self, request)
             self._threads.append(thread)
             # Signals come when this has returned: the worker cannot be too quick for them.
             slots = {"told": thread.on_step, "returned": thread.on_end}
@@ -241,30 +197,20 @@ class _Thread(QObject):
 
     worker: WorkerBase
 
-    def __init__(self, task: Task, request: Any, bar: _ActivityBar | None):
+    def __init__(self, task: Task, request: Any):
         super().__init__(task)
-        self._task, self.request, self.bar = task, request, bar
-
-    def leave(self) -> None:
-        """Stop the thread at its next step, and close the bar."""
-        self.worker.quit()
-        if self.bar is not None:
-            self.bar.close()
+        self._task, self.request = task, request
 
     def on_step(self, step: Any) -> None:
-        """Pass a step on, and show it in napari's activity dock."""
-        if self is not self._task._current:
-            return
-        if isinstance(step, Step):
-            self._task.show(step)
-        self._task.told.emit(step)
+        """Pass a step on."""
+        if self is self._task._current:
+            self._task.told.emit(step)
 
     def on_end(self, end: tuple[Any, Exception | None, float] | None) -> None:
         """Pass the outcome on, if there is one, and begin the next request."""
         task = self._task
         # Of a request that was dropped the outcome may already be on its way here.
         if self is task._current and end is not None:
-            self.leave()
             task._current = None
             if not task._alone:
                 task.proceed()
@@ -275,7 +221,8 @@ class _Thread(QObject):
         task = self._task
         task._threads.remove(self)
         if self is task._current:
-            task._stop()
+            task.drop()
+            task.stopped.emit()
         task.proceed()
         task.free.emit()
         self.deleteLater()
@@ -283,4 +230,4 @@ class _Thread(QObject):
 
 def _leave_all(threads: list[_Thread], *_: object) -> None:
     for thread in threads:
-        thread.leave()
+        thread.worker.quit()

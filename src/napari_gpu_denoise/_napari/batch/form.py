@@ -12,8 +12,7 @@ from qtpy.QtCore import Signal
 
 from napari_gpu_denoise._napari import parts, snippets
 from napari_gpu_denoise._napari.batch.rows import Row
-from napari_gpu_denoise._napari.denoise import remembered
-from napari_gpu_denoise._napari.denoise.form import FilterChoice
+from napari_gpu_denoise._napari.denoise.form import FilterChoice, without_image
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
@@ -94,12 +93,12 @@ class BatchForm(QtWidgets.QWidget):
 
     def take_over(self, settings: Any, options: RunOptions) -> None:
         """Take settings of a filter and options, as another panel has them."""
-        self.filter.show_settings(remembered.without_image(settings))
+        self.filter.show_settings(without_image(settings))
         self.options.take_over(options)
 
     def run(self) -> Run:
         """Return the run of each file; raises `DenoiseError` if it does not fit together."""
-        return self.options.run(self.filter.settings(), self.axes.text().strip() or None)
+        return self.options.model.run(self.filter.settings(), self.axes.text().strip() or None)
 
     def batch(self, paths: Sequence[Path], resume: bool = False) -> Batch:
         """Return the batch of files; raises `DenoiseError` if it does not fit together."""

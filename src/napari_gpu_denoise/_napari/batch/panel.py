@@ -18,7 +18,6 @@ from qtpy.QtWidgets import QFileDialog
 from napari_gpu_denoise._napari import docks, preferences
 from napari_gpu_denoise._napari.batch import rows as listed
 from napari_gpu_denoise._napari.batch.form import BatchForm, command_with_remarks, python_call
-from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.layers.source import file_of
 from napari_gpu_denoise._napari.loading import Loading
@@ -77,7 +76,7 @@ class BatchPanel(Panel):
         super().__init__(viewer)
         self.files, self.form, self.progress = listed.FileList(), BatchForm(), progress_bar()
         self.selected = Caption()
-        self.runs = Task(self, denoise_batch, bar=True, cancel=self.cancel)
+        self.runs = Task(self, denoise_batch)
         self._headers = Task(self, listed.read_headers, self.title, alone=True)
         self.add_button = button(
             "Add files …", f"Add {FORMAT_NAMES} files.", lambda: self.add(self.ask_files())
@@ -182,7 +181,6 @@ class BatchPanel(Panel):
         except DenoiseError as error:
             self.show_error(error)
             return
-        remembered.remember(batch.run.filter)
         self._key, self._targets = self.form.key(), batch.targets
         for row in self._todo:
             row.wait()
@@ -239,11 +237,7 @@ class BatchPanel(Panel):
             self._offer()
 
     def _on_step(self, step: BatchProgress | FileReport) -> None:
-        if isinstance(step, FileReport):
-            self._on_filed(step)
-        else:
-            self.runs.show(Step(step.index + 1, step.count, step.path.name))
-            self._on_moved(step)
+        (self._on_filed if isinstance(step, FileReport) else self._on_moved)(step)
 
     def _on_moved(self, progress: BatchProgress) -> None:
         now, row = time.monotonic(), self.files.row_of(progress.path)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 from napari.layers import Image, Layer
 from napari.utils import Colormap
-from napari.utils.transforms import Affine
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal
 
@@ -19,7 +18,6 @@ from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
 from napari_gpu_denoise._napari.layers.source import LOOKS, finest, looks_of, place_of, set_changed
 from napari_gpu_denoise._napari.parts import settling_timer
 
-_WIDTH = 2.0  # pixels of the screen
 _REACH = 12.0  # pixels of the screen within which the line is grabbed
 
 CURTAIN, RESIDUAL, NOTHING = "curtain", "residual", ""
@@ -32,93 +30,6 @@ _BLUE, _GREY, _RED = (0.1, 0.35, 0.85, 1), (0.93, 0.93, 0.93, 1), (0.8, 0.15, 0.
 DIVERGING = Colormap([_BLUE, _GREY, _RED], name="blue to red")
 
 
-class Line:
-    """A line over the whole height of a layer, at a place along its last axis shown.
-
-    Pressing the mouse on it and moving calls `moved` with the new place. It is an image of one
-    stretched pixel a slice, which is moved without being drawn anew.
-    """
-
-    def __init__(
-        self,
-        viewer: Viewer,
-        layer: Image,
-        attributes: dict[str, Any],
-        moved: Callable[[int], None],
-    ):
-        self._viewer, self._under, self._moved = viewer, layer, moved
-        self.camera = camera_of(viewer)
-        self.at = 0
-        axes = self.axes() or (layer.ndim - 2, layer.ndim - 1)
-        shape = [
-            1 if axis in axes else length
-            for axis, length in enumerate(layer.data.shape[: layer.ndim])
-        ]
-        bright = np.broadcast_to(np.uint8(255), shape)
-        looks = {"rgb": False, "colormap": "yellow", "contrast_limits": (0, 255)}
-        looks["blending"] = "translucent_no_depth"
-        self.layer = Image(bright, multiscale=False, **looks, **attributes)
-        viewer.layers.append(self.layer)
-        viewer.mouse_drag_callbacks.append(self._drag)
-
-    def remove(self) -> None:
-        """Leave the canvas as it was."""
-        if self._drag in self._viewer.mouse_drag_callbacks:
-            self._viewer.mouse_drag_callbacks.remove(self._drag)
-        if self.layer in self._viewer.layers:
-            self._viewer.layers.remove(self.layer)
-
-    def axes(self) -> tuple[int, int] | None:
-        """Return the layer's axes down and across the screen; None where it is not so shown."""
-        return shown_axes(self._viewer, self._under)
-
-    def show(self, at: int) -> None:
-        """Draw the line before pixel `at`, on the slice shown."""
-        self.at = at
-        self.layer.visible = (axes := self.axes()) is not None
-        if axes is None:
-            return
-        down, across = axes
-        height, under = self._under.data.shape[down], self._under
-        scale, middle = np.array(under.scale, float), np.zeros(under.ndim)
-        middle[down], middle[across] = (height - 1) / 2, at - 0.5
-        place = {name: getattr(under, name) for name in ("scale", "translate", "rotate", "shear")}
-        self.layer.translate = Affine(**place)(middle)
-        scale[down] *= height
-        scale[across] *= max(_WIDTH / self._pixel(across), 1e-3)
-        if not np.allclose(scale, self.layer.scale, rtol=1e-3, atol=0):
-            self.layer.scale = scale
-
-    def _pixel(self, axis: int) -> float:
-        """Return the pixels of the screen that a pixel of the layer takes along an axis."""
-        ends = np.zeros((2, self._under.ndim))
-        ends[1, axis] = 1
-        first, second = (np.asarray(self._under.data_to_world(each)) for each in ends)
-        return max(float(np.linalg.norm(second - first)) * self.camera.zoom, 1e-6)
-
-    def _drag(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
-        axes = self.axes()
-        if axes is None or event.button != 1:
-            return
-        across = axes[1]
-        distance = abs(self._place(event, across) - (self.at - 0.5))
-        if distance * self._pixel(across) > _REACH:
-            return
-        # Else the picture would move with the line.
-        panning, self.camera.mouse_pan = self.camera.mouse_pan, False
-        try:
-            yield
-            while event.type == "mouse_move":
-                place = round(self._place(event, across) + 0.5)
-                self._moved(min(max(place, 0), self._under.data.shape[across]))
-                yield
-        finally:
-            self.camera.mouse_pan = panning
-
-    def _place(self, event: Any, axis: int) -> float:
-        return float(self._under.world_to_data(event.position)[axis])
-
-
 def shown_axes(viewer: Viewer, layer: Image) -> tuple[int, int] | None:
     """Return the axes of a layer that go down and across the screen; None in 3D, and in a grid."""
     if grid_of(viewer).enabled:
@@ -129,7 +40,7 @@ def shown_axes(viewer: Viewer, layer: Image) -> tuple[int, int] | None:
 
 
 class CompareOverlay(QObject):
-    """Temporary layers in place of pairs, and a line; the pairs are hidden meanwhile.
+    """Temporary layers in place of pairs, which are hidden meanwhile.
 
     The pairs are channels of one image. The first is the one whose residual is shown.
     """
@@ -142,7 +53,6 @@ class CompareOverlay(QObject):
         self._viewer = viewer
         self.mode = NOTHING
         self.layer: Image | None = None
-        self.line: Line | None = None
         self._made: dict[tuple[str, Pair | None], Image] = {}
         self._shown: dict[Pair, Image] = {}
         self._axes: tuple[int, int] | None = None
@@ -181,10 +91,8 @@ class CompareOverlay(QObject):
         for each in (layer for both in pairs for layer in (both.before, both.after)):
             self._hidden.setdefault(each, each.visible)
             each.visible = False
-        if mode == CURTAIN and self.line is None:
-            named = place_of(pair.after) | {"name": "line of the curtain"}
-            named["metadata"] = self.layer.metadata
-            self.line = Line(self._viewer, self.layer, named, self.move)
+        if mode == CURTAIN:
+            self._viewer.mouse_drag_callbacks.append(self._drag)
         self.redraw()
         self.moved.emit(self.at)
         # Its controls then work on what stays: this layer follows.
@@ -224,11 +132,13 @@ class CompareOverlay(QObject):
         napari takes 0.2 seconds and more to remove a layer.
         """
         self._redrawing.stop()
+        if self._drag in self._viewer.mouse_drag_callbacks:
+            self._viewer.mouse_drag_callbacks.remove(self._drag)
         hidden, self._hidden = self._hidden, {}
         self.layer, self.mode, self._shown, self._alone = None, NOTHING, {}, False
         for each in self._pairs:
             each.forget()
-        for each in (*self._made.values(), *([self.line.layer] if self.line else [])):
+        for each in self._made.values():
             each.visible = False
         for each, visible in hidden.items():
             if each in self._viewer.layers:
@@ -237,20 +147,15 @@ class CompareOverlay(QObject):
     def stop(self) -> None:
         """Remove the overlay; the pairs get their visibility back."""
         self.pause()
-        made, line = list(self._made.values()), self.line
         # Before layers go, which others are told of.
-        self.line, self._pairs = None, ()
-        self._made = {}
-        if line is not None:
-            line.remove()
+        made, self._made, self._pairs = list(self._made.values()), {}, ()
         for each in made:
             if each in self._viewer.layers:
                 self._viewer.layers.remove(each)
 
     def is_whole(self) -> bool:
         """Return whether all layers are there that this shows, and shows something of."""
-        wanted = [*self._made.values(), *self._hidden, *([self.line.layer] if self.line else [])]
-        return all(each in self._viewer.layers for each in wanted)
+        return all(each in self._viewer.layers for each in (*self._made.values(), *self._hidden))
 
     def move(self, at: int) -> None:
         """Move the line; the canvas is redrawn a moment later."""
@@ -273,20 +178,42 @@ class CompareOverlay(QObject):
         for layer in self._shown.values():
             if isinstance(layer.data, Curtain):
                 layer.data.at = at
+                colour = 255 if layer.data.dtype.kind in "iu" else 1.0
+                layer.data.line = colour if layer.rgb else layer.contrast_limits[1]
             layer.refresh()
-        self._on_view()
+
+    def _drag(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
+        """Move the line with the mouse, where it was pressed on it."""
+        layer, camera = self.layer, camera_of(self._viewer)
+        across, ends = layer.data.axis, np.zeros((2, layer.ndim))
+        ends[1, across] = 1
+        pixel = camera.zoom * np.linalg.norm(
+            np.diff([layer.data_to_world(e) for e in ends], axis=0)
+        )
+
+        def place() -> float:
+            return float(layer.world_to_data(event.position)[across]) + 0.5
+
+        if event.button != 1 or abs(place() - self.at) * pixel > _REACH:
+            return
+        # Else the picture would move with the line.
+        panning, camera.mouse_pan = camera.mouse_pan, False
+        try:
+            yield
+            while event.type == "mouse_move":
+                self.move(min(max(round(place()), 0), self.width))
+                yield
+        finally:
+            camera.mouse_pan = panning
 
     def follow(self) -> list[tuple[Any, Any]]:
         """Return events of the pairs and the viewer, and what follows them."""
-        dims, found = self._viewer.dims.events, []
+        found = []
         for pair in self._pairs:
             after = pair.after.events
             for each in (pair.before.events, after):
                 found += [(each.data, self._on_data), (each.visible, self._on_visible)]
             found += [(getattr(after, name), self._on_looks) for name in LOOKS]
-        if self.line is not None:
-            zoom = self.line.camera.events.zoom
-            found += [(each, self._on_view) for each in (dims.current_step, zoom)]
         return found
 
     def _on_data(self, event: object = None) -> None:
@@ -303,14 +230,11 @@ class CompareOverlay(QObject):
                 layer.visible = False
                 self._hiding = False
 
-    def _on_view(self, event: object = None) -> None:
-        if self.line is not None and self.mode == CURTAIN:
-            self.line.show(self.at)
-
     def _on_looks(self, event: object = None) -> None:
         for pair, layer in self._shown.items():
             if isinstance(layer.data, Curtain):
                 set_changed(layer, looks_of(pair.after))
+        self._redrawing.start()
 
     def _looks_of_residual(self, pair: Pair) -> dict[str, Any]:
         """Return how a residual looks: contrast of three sigmas of the slice shown around 0."""

@@ -175,6 +175,7 @@ class _Shown:
     """
 
     at: int | None = None  # where a line parts the two, if one does
+    line: float | None = None
 
     def __init__(self, pair: Pair):
         self.pair = pair
@@ -207,7 +208,7 @@ class _Shown:
         if sum((n or 0) > 1 for n in spans[: self._axes]) > _PLANE and self.pair.is_lazy:
             # A view in 3D: a stack that is not in memory is never read as a whole.
             return np.zeros([n for n in spans if n is not None], self.dtype)
-        key = str(index), self.pair.reads, self.at
+        key = str(index), self.pair.reads, self.at, self.line
         last = self._last
         if last is None or last[0] != key:
             self._last = last = None  # not two at a time
@@ -224,7 +225,10 @@ class _Shown:
 
 
 class Curtain(_Shown):
-    """The image before the place `at` along an axis, the result from there on."""
+    """The image before the place `at` along an axis, the result from there on.
+
+    Between the two is a line of the grey level `line`, in place of the first pixels of the result.
+    """
 
     def __init__(self, pair: Pair, axis: int, at: int):
         super().__init__(pair)
@@ -246,6 +250,8 @@ class Curtain(_Shown):
         first, rest = (slice(None),) * along, np.empty(before.shape, self.dtype)
         for part, which in ((slice(0, cut), before), (slice(cut, None), after)):
             rest[(*first, part)] = self._typed(which[(*first, part)])
+        if self.line is not None and 0 < cut < rest.shape[along]:
+            rest[(*first, cut)] = self._typed(np.asarray(self.line))
         return rest
 
     def _typed(self, pixels: np.ndarray) -> np.ndarray:
@@ -276,15 +282,6 @@ class Residual(_Shown):
     @property
     def shape(self) -> tuple[int, ...]:
         return self.pair.shape[: self._axes]
-
-    def kept(self) -> Any:
-        """Return all of it: in memory, or a dask array of planes where the pair is not."""
-        if not self.pair.is_lazy:
-            return np.asarray(self)
-        import dask.array as da
-
-        planes = (1,) * (self.ndim - 2) + self.shape[-2:]
-        return da.from_array(self, chunks=planes, name=False, asarray=False)
 
     def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
         rgb = self.pair.after.rgb
@@ -354,20 +351,10 @@ def along(plane: np.ndarray, corners: np.ndarray, *, rgb: bool = False) -> np.nd
 
     Points outside the plane have the value at its edge.
     """
-    points = _points(corners)
-    last = plane.shape[0] - 1, plane.shape[1] - 1
-    low = [np.clip(p, 0, end).astype(int) for p, end in zip(points, last, strict=True)]
-    high = [np.minimum(each + 1, end) for each, end in zip(low, last, strict=True)]
-    parts = [np.clip(each - start, 0, 1) for each, start in zip(points, low, strict=True)]
-    (y0, x0), (y1, x1), (fy, fx) = low, high, parts
+    from scipy.ndimage import map_coordinates  # slow to import
 
-    def values(y: np.ndarray, x: np.ndarray) -> np.ndarray:
-        found = plane[y, x]
-        return luminance(found) if rgb else found.astype(np.float64)
-
-    top = values(y0, x0) * (1 - fx) + values(y0, x1) * fx
-    bottom = values(y1, x0) * (1 - fx) + values(y1, x1) * fx
-    return top * (1 - fy) + bottom * fy
+    values = luminance(plane) if rgb else plane
+    return map_coordinates(values.astype(np.float64), _points(corners), order=1, mode="nearest")
 
 
 def _points(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import napari.viewer
 import numpy as np
-from napari.layers import Image, Layer, Shapes
+from napari.layers import Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
 from qtpy.QtWidgets import QHBoxLayout, QSlider
 
@@ -17,8 +17,7 @@ from napari_gpu_denoise._napari.compare import overlay
 from napari_gpu_denoise._napari.compare import pair as pairing
 from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.source import place_of, shapes_on
-from napari_gpu_denoise._napari.loading import Loading
+from napari_gpu_denoise._napari.layers.source import shapes_on
 from napari_gpu_denoise._napari.panel import LayerPanel
 
 MODES = {
@@ -96,19 +95,16 @@ class ComparePanel(LayerPanel):
             "panel is closed.",
         )
         parts.narrow(self.mode)
+        self.hold_button = parts.button(
+            f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
+        )
         tip = parts.wrapped("Position of the line; you can also drag it in the picture.")
         self.slider = QSlider(
             Qt.Orientation.Horizontal, toolTip=tip, accessibleName="Position of the line"
         )
-        self.hold_button = parts.button(
-            f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
-        )
         self.caption = parts.Caption()
         self.draw_button = parts.button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
-        )
-        self.keep_button = parts.button(
-            "Keep as layer", "Add the residual as a layer, which stays.", self.keep
         )
         self._plot_place = QHBoxLayout()
         self._plot_place.setContentsMargins(0, 0, 0, 0)
@@ -126,16 +122,9 @@ class ComparePanel(LayerPanel):
 
     def _lay_out(self) -> None:
         chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
-        self._form = parts.form_layout({**chosen, "Line at": self.slider})
-        held = parts.row_of(self.hold_button, self.keep_button)
-        rows = (self._form, held, self.caption, parts.ruler(), self.draw_button)
+        form = parts.form_layout(chosen)
+        rows = (form, self.slider, self.hold_button, self.caption, parts.ruler(), self.draw_button)
         self.arrange((*rows, parts.holding(self._plot_place)), ((self.status,),), filled=True)
-
-    def show_mode(self, mode: str) -> None:
-        """Show only the controls that a mode has."""
-        for each in (self.slider, self._form.labelForField(self.slider), self.hold_button):
-            each.setVisible(mode == overlay.CURTAIN)
-        self.keep_button.setVisible(mode == overlay.RESIDUAL)
 
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
@@ -211,25 +200,6 @@ class ComparePanel(LayerPanel):
         self._drawn.events.data.connect(self._on_drawn)
         self.say("Drag a line over the picture.")
 
-    def keep(self) -> None:
-        """Add the residual as a layer; of data in memory it is computed off the GUI thread."""
-        pair, shown = self._pair, self.overlay.layer
-        if pair is None or shown is None:
-            return
-        looks = place_of(pair.after) | {"name": f"residual of {pair.after.name}", "rgb": False}
-        looks["name"] += " in sigmas" * shown.data.in_sigmas
-        looks |= {"colormap": overlay.DIVERGING, "contrast_limits": shown.contrast_limits}
-
-        def add(data: Any) -> None:
-            if data is None:
-                self.say(self.out_of_memory, self.failed)
-            elif pair.after in (layers := self._viewer.layers):
-                layers.insert(layers.index(pair.after) + 1, Image(data, multiscale=False, **looks))
-                layers.selection.active = pair.after
-                self.say(f"Added: {looks['name']}.")
-
-        Loading(pairing.Residual(pairing.Pair(pair.before, pair.after)).kept, add, self)
-
     def _take_result(self) -> None:
         self.offer_partners(keep=False)
         self._take_pair()
@@ -271,7 +241,8 @@ class ComparePanel(LayerPanel):
         self._unbind()
         self.follow("pair", ())
         self.overlay.pause()
-        self.show_mode("" if pair is None else self.mode.currentData())
+        for each in (self.slider, self.hold_button):
+            each.setVisible(bool(pair) and self.mode.currentData() == overlay.CURTAIN)
         self.draw_button.setEnabled(pair is not None)
         self.caption.setText("")
         self.say("Denoise a layer first: there is no result with its source." if not pair else "")

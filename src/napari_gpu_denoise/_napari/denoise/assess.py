@@ -11,7 +11,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image
 from napari.viewer import Viewer
-from qtpy.QtCore import QPoint, Qt, QTimer
+from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
@@ -48,7 +48,7 @@ class Judging:
 def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
     """Return the request to assess the part of a layer in view."""
     axes = request.run.axes
-    region = None if dims.ndisplay == 3 else in_view(layer, axes, dims, None).index
+    region = None if dims.ndisplay == 3 else in_view(layer, axes, dims).index
     spacing, unit = pixel_of(layer, axes)
     return Judging(request, Options(region=region, spacing=spacing, unit=unit))
 
@@ -151,16 +151,11 @@ def _pixmap(plane: np.ndarray) -> QPixmap:
 class AssessSection(Section):
     """Tells how good the result of a panel would be, for the region in view, off the GUI thread.
 
-    `panel` is one that runs filters, whose `request` is assessed. `set_strength`, if there is
-    one, takes the factor of sigma that the check found best.
+    `panel` is that of filters, whose `request` is assessed. `set_strength` takes the factor of
+    sigma that the check found best.
     """
 
-    def __init__(
-        self,
-        viewer: Viewer,
-        panel: LayerPanel,
-        set_strength: Callable[[float], None] | None = None,
-    ):
+    def __init__(self, viewer: Viewer, panel: LayerPanel, set_strength: Callable[[float], None]):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(
@@ -182,7 +177,7 @@ class AssessSection(Section):
         self._judging: Judging | None = None
         self._viewer, self._panel = viewer, panel
         form.addRow(self._laid_out())
-        self._task = Task(self, assess_view, bar=True)
+        self._task = Task(self, assess_view)
         self._task.told.connect(lambda step: self.status.setText(words_of(step)))
         self._task.ended.connect(self._on_outcome)
         self._task.stopped.connect(self._on_stopped)
@@ -226,7 +221,7 @@ class AssessSection(Section):
         self.assessment = found
         self.words.setVisible(found is not None)
         off = found is not None and found.check is not None and not found.check.fits
-        self.sigma_button.setVisible(off and self._set_strength is not None)
+        self.sigma_button.setVisible(off)
         if off:
             self.sigma_button.setText(f"Use {found.check.best:.2g} times this sigma")
         unit = found.unit if found is not None and found.spacing else "pixel"
@@ -243,8 +238,7 @@ class AssessSection(Section):
         while around is not None and not isinstance(around, Scrolled):
             around = around.parentWidget()
         if around is not None:
-            top = self.words.mapTo(around.widget(), QPoint(0, 0)).y()
-            around.verticalScrollBar().setValue(top)
+            around.ensureWidgetVisible(self.words)
 
     def use_sigma(self) -> None:
         """Set the strength to the sigma of the check."""

@@ -13,7 +13,6 @@ from qtpy import QtWidgets
 from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 
 from napari_gpu_denoise._napari import parts
-from napari_gpu_denoise._napari.denoise.remembered import OF_IMAGE, last, without_image
 from napari_gpu_denoise._napari.run import offer_of
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
@@ -23,8 +22,16 @@ from napari_gpu_denoise.measurements.subspace import Subspace
 from napari_gpu_denoise.protocol.settings import setting_fields
 
 _CUSTOM = "custom"
+_OF_IMAGE = ("voxel",)  # settings that describe an image
 
 _NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
+
+
+def without_image(settings: Any) -> Any:
+    """Return settings without what describes an image."""
+    defaults = type(settings)()
+    there = {n: getattr(defaults, n) for n in _OF_IMAGE if hasattr(defaults, n)}
+    return type(settings).of(settings, **there)
 
 
 class ProfileInput(QtWidgets.QComboBox):
@@ -129,7 +136,7 @@ class SettingsForm(QtWidgets.QWidget):
 
     def _apply(self, settings: Any) -> None:
         """Set every control but those that describe the image."""
-        kept = {name: self.controls[name].value for name in OF_IMAGE if name in self.controls}
+        kept = {name: self.controls[name].value for name in _OF_IMAGE if name in self.controls}
         self.show_settings(self.kind.of(settings, **kept))
 
     def reset(self) -> None:
@@ -150,9 +157,8 @@ class SettingsForm(QtWidgets.QWidget):
 class FilterChoice(QtWidgets.QWidget):
     """The settings of the filter that is chosen in `box`, a list to be put elsewhere.
 
-    Each starts with the settings of its last run. `axes` are those to assume where none are known.
-    At `Recommended` the settings that `advise` was given are shown; a change of them chooses their
-    filter.
+    `axes` are those to assume where none are known. At `Recommended` the settings that `advise` was
+    given are shown; a change of them chooses their filter.
     """
 
     changed = Signal()
@@ -184,8 +190,6 @@ class FilterChoice(QtWidgets.QWidget):
         kind = type(self._advised) if advised else self.kind
         if kind not in self._forms:
             form = self._forms[kind] = SettingsForm(kind)
-            if (known := last(kind)) is not None:
-                form.show_settings(known)
             form.changed.connect(partial(self._tell, kind))
             self._layout.addWidget(form)
         return self._forms[kind]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -30,7 +31,6 @@ from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.noise.models import MODELS, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
-from napari_gpu_denoise.run.request import Run
 
 _CHOICES = {
     AUTO: (
@@ -205,16 +205,22 @@ class StrengthInput(QtWidgets.QWidget):
         return super().eventFilter(watched, event)
 
 
-class PlacesInput(QObject):
+class PlacesInput:
     """One box for the axis of time and one for that of slices, shown where there is one."""
 
-    def __init__(self, model: PanelModel, parent: QObject):
-        super().__init__(parent)
-        self._model = model
+    def __init__(self, options: RunOptions):
         self.boxes = {letter: QtWidgets.QCheckBox() for letter in _WORDS}
         for box in self.boxes.values():
-            box.toggled.connect(self._take)
-        model.events.options.connect(self._show)
+            options.bind("alone", box.toggled, self.ticked, self.tick)
+
+    def ticked(self) -> frozenset[str]:
+        """Return the axes of which only the place in view is filtered."""
+        return frozenset(letter for letter, box in self.boxes.items() if box.isChecked())
+
+    def tick(self, alone: frozenset[str]) -> None:
+        """Choose the axes of which only the place in view is filtered."""
+        for letter, box in self.boxes.items():
+            box.setChecked(letter in alone)
 
     def offer(self, layer: Image | None, axes: str, dims: Dims) -> None:
         """Offer the frame and slice in view."""
@@ -224,15 +230,6 @@ class PlacesInput(QObject):
             box.setVisible(there)
             box.setText(f"Only the {word} shown" + ("" if place is None else f": {place}"))
             box.setToolTip(parts.wrapped(_PLACE_TIP.format(word)))
-
-    def _take(self, _: bool) -> None:
-        ticked = frozenset(letter for letter, box in self.boxes.items() if box.isChecked())
-        self._model.options = replace(self._model.options, alone=ticked)
-
-    def _show(self, options: Options) -> None:
-        for letter, box in self.boxes.items():
-            with QSignalBlocker(box):
-                box.setChecked(letter in options.alone)
 
 
 class DeviceInput(QtWidgets.QWidget):
@@ -352,19 +349,24 @@ class RunOptions(QObject):
         self.rows = {"Correct first": self.correct, "Noise": noise, "Strength": self.strength}
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         self.section = parts.Section("Result and device", parts.form_layout(output))
-        self._boxes = {"correct": self.correct, "dtype": self.dtype, "nonfinite": self.nonfinite}
-        self._boxes["device"] = self.device.box
-        for name, box in self._boxes.items():
-            box.currentIndexChanged.connect(partial(self._take, name))
-        self.strength.changed.connect(lambda value: self._set(strength=value))
+        boxes = {"correct": self.correct, "dtype": self.dtype, "nonfinite": self.nonfinite}
+        for name, box in boxes.items():
+            self.bind(name, box.currentIndexChanged, box.currentData, partial(_show, box))
+        chosen = self.device.box
+        self.bind("device", chosen.currentIndexChanged, chosen.currentData, self.device.choose)
+        strength = self.strength
+        self.bind("strength", strength.changed, strength.value, strength.choose)
         noise.bind(self.model)
-        self.model.events.options.connect(self._show)
         for event in (self.model.events.noise, self.model.events.options):
             event.connect(lambda _: self.changed.emit())
 
-    def run(self, settings: Any, axes: str | None) -> Run:
-        """Return a run of a filter; raises `DenoiseError` if it does not fit together."""
-        return self.model.run(settings, axes)
+    def bind(self, name: str, changed: Any, read: Callable[[], Any], show: Callable) -> None:
+        """Let a control set one of the options, and show it."""
+        model = self.model
+        changed.connect(
+            lambda _: setattr(model, "options", replace(model.options, **{name: read()}))
+        )
+        model.events.options.connect(lambda options: show(getattr(options, name)))
 
     def reset(self) -> None:
         """Set every control to its default."""
@@ -374,17 +376,6 @@ class RunOptions(QObject):
         """Set every control as another panel has it."""
         self.model.noise, self.model.options = other.model.noise, other.model.options
 
-    def _take(self, name: str, _: int) -> None:
-        self._set(**{name: self._boxes[name].currentData()})
 
-    def _set(self, **changes: Any) -> None:
-        self.model.options = replace(self.model.options, **changes)
-
-    def _show(self, options: Options) -> None:
-        for name in ("correct", "dtype", "nonfinite"):
-            box = self._boxes[name]
-            box.setCurrentIndex(max(0, box.findData(getattr(options, name))))
-        if self.device.box.currentData() != options.device:
-            self.device.choose(options.device)
-        if self.strength.value() != options.strength:
-            self.strength.choose(options.strength)
+def _show(box: QtWidgets.QComboBox, value: Any) -> None:
+    box.setCurrentIndex(max(0, box.findData(value)))

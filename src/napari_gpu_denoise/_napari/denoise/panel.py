@@ -14,7 +14,6 @@ from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QCheckBox
 
 from napari_gpu_denoise._napari import docks, preferences, snippets
-from napari_gpu_denoise._napari.denoise import remembered
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
@@ -89,7 +88,9 @@ class FilterPanel(LayerPanel):
         self.filter = FilterChoice(tip, "")
         self.summary, self.maps = Caption(rich=True), QCheckBox()
         self.preview = PreviewBox()
-        self.places = PlacesInput(self.model, self)
+        self.places = PlacesInput(self.options)
+        toggled, shown = self.maps.toggled, self.maps.setChecked
+        self.options.bind("maps", toggled, self.maps.isChecked, shown)
         self.results, self.progress = ResultOptions(viewer), progress_bar()
         run_tip = "Denoise the layers; the results are new layers."
         self.run_button = button("Denoise", run_tip, lambda: self.run())
@@ -107,7 +108,7 @@ class FilterPanel(LayerPanel):
         self.assess = AssessSection(viewer, self, self.options.strength.choose)
         strengths = self.options.strength.around
         self.live = LivePreview(viewer, self.preview, self.ready, strengths, self)
-        self.runs = Task(self, denoise_layer, bar=True)
+        self.runs = Task(self, denoise_layer)
         self._looking = Task(self, advise, self.title, alone=True)
         self._run_when_looked = False
         self._settled = settling_timer(self, _SETTLED, self.draw)
@@ -161,7 +162,6 @@ class FilterPanel(LayerPanel):
         self.axes.changed.connect(self._take_axes)
         self.filter.box.currentIndexChanged.connect(self._take_filter)
         self.filter.changed.connect(self._take_settings)
-        self.maps.toggled.connect(self._take_maps)
         self.model.events.connect(self.draw)
         self.model.events.noise.connect(self._keep_noise)
         self.options.noise.wanted.connect(self.show_noise)
@@ -211,9 +211,6 @@ class FilterPanel(LayerPanel):
         self.filter.set_axes(self.axes.letters())
         self.model.axes = self.axes.letters()
 
-    def _take_maps(self, ticked: bool) -> None:
-        self.model.options = replace(self.model.options, maps=ticked)
-
     def _take_layers(self) -> None:
         """Follow the choice of layers; noise that was handed over belongs to its layer."""
         self.model.layers = layers = self.layer.layers()
@@ -222,8 +219,6 @@ class FilterPanel(LayerPanel):
             self.model.noise = known
         elif noise.kind == MEASURED:
             self.model.noise = replace(noise, kind=AUTO)
-        self.results.take(first)
-        self.follow("looks", self.results.events())
         self.offer_axes()
         self._take_axes()
         moved = [e for each in layers for e in (each.events.scale, each.events.units)]
@@ -474,7 +469,6 @@ class FilterPanel(LayerPanel):
         unproven = [each.values["model"] for each in notes if each.code == "unproven"]
         self._unproven = next(iter(unproven), "")
         self.proof_button.setVisible(bool(unproven))
-        remembered.remember(outcome.request.run.filter)
         self.assess.note_results()
         self.draw()
         if not self.runs.running:
@@ -522,7 +516,7 @@ class FilterPanel(LayerPanel):
         """Set everything but the layer to its default."""
         self.form.reset()
         self.options.reset()
-        self.results.reset()
+        self.results.keep_both.setChecked(False)
         self.region.box.setCurrentIndex(0)
         self.maps.setChecked(False)
         if (layer := self.layer.layer()) is not None:

@@ -1,11 +1,10 @@
-"""Results of runs: their files, their layers and names, and what is done with them."""
+"""Results of runs: their files, their layers, and what is done with them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 from weakref import ref
 
 from napari.layers import Layer
@@ -21,12 +20,7 @@ from napari_gpu_denoise._napari.tasks import Outcome
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.protocol.settings import size_in_words
 
-_HIDE = (
-    "Hide the layer once it is denoised. Ticked automatically where both would show through each "
-    "other; additive channels, for example, would be twice as bright."
-)
 _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
-_LOOKS = ("blending", "opacity")
 
 
 def ask_for_files(panel: QWidget, requests: Sequence[Request]) -> list[Request]:
@@ -70,64 +64,37 @@ def add_layers(viewer: Viewer, outcome: Outcome, keep: bool = True) -> list[Repl
 
 
 class ResultOptions(QWidget):
-    """Adds results; offers to hide their source, to keep earlier ones, to undo and to compare.
+    """Adds results; offers to keep earlier ones, to undo and to compare.
 
-    What a run replaced, one result for each of its layers, is kept until the next run, or until its
-    layer is removed, unless it takes 1 GiB.
+    A source that would show through its result is hidden: additive channels would be twice as
+    bright. What a run replaced, one result for each of its layers, is kept until the next run, or
+    until its layer is removed, unless it takes 1 GiB.
     """
 
     def __init__(self, viewer: Viewer):
         super().__init__()
         self._viewer = viewer
-        self._source: ref[Layer] | None = None
         self._result: ref[Layer] | None = None
         self._replaced: list[Replaced] = []
-        self.undone = self._by_hand = False
+        self.undone = False
         self._begun = True
-        self.hide_source = QCheckBox("Hide source", toolTip=wrapped(_HIDE))
         self.keep_both = QCheckBox("Keep both results", toolTip=wrapped(_KEEP))
-        self.hide_source.clicked.connect(self._take_choice)
         self.undo_button = button("Undo", "Exchange the last result and that before.", self.undo)
         self.compare_button = button(
             "Compare",
             "Compare source and result: curtain, residual, grey levels along a line.",
             lambda: docks.open_panel(viewer, "Compare").take(self.result()),
         )
-        boxes = row_of(self.hide_source, self.keep_both)
         buttons = row_of(self.undo_button, self.compare_button)
-        stack(QVBoxLayout(self), (boxes, buttons), spacing=6)
+        stack(QVBoxLayout(self), (self.keep_both, buttons), spacing=6)
         self.refresh()
-
-    def take(self, layer: Layer | None) -> None:
-        """Follow the choice of a layer."""
-        self._source = None if layer is None else ref(layer)
-        self.suggest()
-
-    def events(self) -> list[tuple[Any, Any]]:
-        """Return the events of the layer to follow, and their slot."""
-        layer = self._source and self._source()
-        names = () if layer is None else _LOOKS
-        return [(getattr(layer.events, name), self.suggest) for name in names]
-
-    def suggest(self, event: object = None) -> None:
-        """Tick what hides the source, where both would be seen at once, unless it was clicked."""
-        layer = self._source and self._source()
-        if layer is not None and not self._by_hand:
-            self.hide_source.setChecked(shines_through(layer))
-
-    def reset(self) -> None:
-        """Set both boxes to their defaults."""
-        self._by_hand = False
-        self.keep_both.setChecked(False)
-        self.hide_source.setChecked(False)
-        self.suggest()
 
     def begin(self) -> None:
         """Note that a run, of one layer or of several, begins; its results are undone together."""
         self._begun = True
 
     def add(self, outcome: Outcome) -> None:
-        """Add the layers of a run as the boxes say."""
+        """Add the layers of a run as the box says."""
         layers, wanted = self._viewer.layers, outcome.request.source.identity
         if self.undone or self._begun:
             self._replaced = []  # freed before more is taken
@@ -141,7 +108,7 @@ class ResultOptions(QWidget):
         if newest is not None:
             layers.selection.active = newest
         source = next((each for each in layers if identity(each) == wanted), None)
-        if source is not None and self.hide_source.isChecked():
+        if source is not None and shines_through(source):
             source.visible = False
         self.refresh()
 
@@ -167,6 +134,3 @@ class ResultOptions(QWidget):
         self.undo_button.setText("Redo" if self.undone else "Undo")
         self.undo_button.setVisible(bool(self._replaced))
         self.compare_button.setVisible(self.result() is not None)
-
-    def _take_choice(self) -> None:
-        self._by_hand = True

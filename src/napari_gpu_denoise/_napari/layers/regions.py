@@ -31,23 +31,15 @@ class Part:
     code: str
 
 
-def part_of(
-    axes: str,
-    shape: tuple[int, ...],
-    channel: int | None = None,
-    **places: int | tuple[int, int],
-) -> Part:
-    """Return the part of an array at some places of its axes, of one channel or all.
+def part_of(axes: str, shape: tuple[int, ...], **places: int | tuple[int, int]) -> Part:
+    """Return the part of an array at some places of its axes.
 
     Places are named by letter, or by number as ``axis_0=3``: an index, or start and stop of a span.
     """
-    where = channel_axis(axes)
     index: list[int | slice] = []
     left, words = "", []
     for i, (letter, length) in enumerate(zip(axes, shape, strict=True)):
         place = places.get(f"axis_{i}", places.get(letter))
-        if i == where and channel is not None:
-            place = channel
         if isinstance(place, int):
             index.append(place)
             words.append(f"{AXIS_WORDS.get(letter, 'plane')} {place}")
@@ -62,9 +54,7 @@ def part_of(
 
 def without_alpha(part: Part, shape: tuple[int, ...]) -> Part:
     """Return a part of RGBA without alpha."""
-    index = list(part.index)
-    if isinstance(index[-1], slice):
-        index[-1] = slice(index[-1].start, min(index[-1].stop, 3))
+    index = [*part.index[:-1], slice(0, 3)]
     return Part(tuple(index), part.axes, part.place, _index_code(index, shape))
 
 
@@ -78,7 +68,7 @@ def _index_code(index: list[int | slice], shape: tuple[int, ...]) -> str:
     return f"[{', '.join(words)}]" if words else ""
 
 
-def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
+def in_view(layer: Image, axes: str, dims: Dims) -> Part:
     """Return the visible part of a layer, in the slice at the sliders.
 
     Raises `LayerError` if the viewer shows no plane of Y and X of it.
@@ -94,7 +84,7 @@ def in_view(layer: Image, axes: str, dims: Dims, channel: int | None) -> Part:
     corners = np.asarray(layer.corner_pixels, float)
     if layer.multiscale:
         corners = corners * np.asarray(layer.downsample_factors)[layer.data_level]
-    return _between(layer, axes, channel, corners, places)
+    return _between(layer, axes, corners, places)
 
 
 def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
@@ -115,7 +105,6 @@ def _index_at(layer: Image, axis: int, point: Any) -> int:
 def _between(
     layer: Image,
     axes: str,
-    channel: int | None,
     corners: np.ndarray,
     places: dict[str, int],
 ) -> Part:
@@ -131,14 +120,13 @@ def _between(
                 f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
             )
         spans[letter] = start, stop
-    return part_of(axes, shape, channel, **places, **spans)
+    return part_of(axes, shape, **places, **spans)
 
 
 def in_rectangle(
     layer: Image,
     axes: str,
     dims: Dims,
-    channel: int | None,
     shapes: Shapes | None,
     *,
     one_plane: bool = False,
@@ -163,7 +151,7 @@ def in_rectangle(
     # A warning that more is used than was drawn.
     around = "" if _is_upright(corners, axes) else "the rectangle around the shape: "
     places = _indices(layer, axes, corners.mean(axis=0)) if one_plane else {}
-    part = _between(layer, axes, channel, corners, places)
+    part = _between(layer, axes, corners, places)
     return replace(part, place=f"{around}{part.place}") if part.place else part
 
 

@@ -12,7 +12,7 @@ from napari.layers import Layer
 from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari.layers import arrays, provenance
-from napari_gpu_denoise._napari.layers.source import PLACE, Source
+from napari_gpu_denoise._napari.layers.source import PLACE, Source, place_of, set_changed
 
 # Of records whose result is made anew.
 _SAME = ("filter", "frame", "slice", "rows", "columns", provenance.MAP, provenance.SOURCE_ID)
@@ -149,18 +149,13 @@ def _replace(
 
 
 def _state(layer: Layer) -> dict[str, Any]:
-    _, attributes, _ = layer.as_layer_data_tuple()
-    place = {key: attributes[key] for key in PLACE if key in attributes}
     # A copy: napari's setter changes the dictionary itself.
-    return {"data": layer.data, "metadata": dict(layer.metadata), **place}
+    return {**place_of(layer), "data": layer.data, "metadata": dict(layer.metadata)}
 
 
 def _show(layer: Layer, state: dict[str, Any]) -> None:
     """Set the attributes of a layer that differ from a state; each change is drawn."""
-    now = _state(layer)
-    for key, value in state.items():
-        if key in PLACE and not np.array_equal(now[key], value):
-            setattr(layer, key, value)
+    set_changed(layer, {name: state[name] for name in PLACE if name in state})
     layer.metadata = state["metadata"]
     if layer.data is not state["data"]:
         layer.data = state["data"]

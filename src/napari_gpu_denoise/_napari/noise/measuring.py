@@ -252,10 +252,7 @@ def _noise_of_layer(request: NoiseRequest, progress: Progress) -> list[tuple[Noi
         factors.append(math.prod((1 + lag) / (1 - lag) for lag in shared))
     count = max(len(found.models), len(factors))
     models = found.models * (count if len(found.models) == 1 else 1)
-    known = list(zip(models, factors * (count if len(factors) == 1 else 1), strict=True))
-    channel = channel_axis(request.axes)
-    at = None if channel is None else request.part.index[channel]
-    return [known[at if len(known) > 1 else 0]] if isinstance(at, int) else known
+    return list(zip(models, factors * (count if len(factors) == 1 else 1), strict=True))
 
 
 def measure(request: NoiseRequest, progress: Progress) -> Measurement:

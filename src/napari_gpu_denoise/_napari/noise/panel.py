@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import napari.viewer
-from qtpy.QtCore import QSignalBlocker
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, parts, preferences
@@ -20,14 +19,11 @@ from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import Measurement, measure
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.resolve import channels_along
 from napari_gpu_denoise._napari.run import NoiseRequest
 from napari_gpu_denoise._napari.snippets import noise_call
 from napari_gpu_denoise._napari.tasks import Outcome, Task
-from napari_gpu_denoise.assessment.recommend import Advice
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.filters import BM3D, FILTERS
-from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.filters import BM3D
 from napari_gpu_denoise.noise.models import AUTO, MODELS
 from napari_gpu_denoise.noise.record import NoiseEstimate
 
@@ -83,7 +79,6 @@ class NoisePanel(LayerPanel):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer, "Image layer whose noise is measured.")
-        self.channel = parts.choice({"All": None}, "Channels to measure; each has its own noise.")
         self.region = RegionInput(
             self._viewer,
             {**REGIONS, "Flat region, drawn": FLAT},
@@ -95,15 +90,13 @@ class NoisePanel(LayerPanel):
             MODEL_CHOICES, "Automatic chooses the best fit and gives the reason."
         )
         self.result = NoiseResult()
-        targets = {kind.title: kind for kind in FILTERS}
-        self.target = parts.choice({**targets, "Batch": None}, "What to use this noise for.")
+        self.target = parts.choice({name: name for name in ("Filter", "Batch")}, "A panel.")
         self.use_button = parts.button(
-            "Use in", "Open this panel with this noise; a filter, with this layer."
+            "Use in", "Open this panel with this noise; Filter, with this layer."
         )
         self.add_code_button("that measures this noise and filters with it")
         self.command_action.setVisible(False)
         self._outcome: Outcome | None = None
-        self._target_chosen = False
         self._measuring = Task(self, measure, self.title, alone=True)
         self._settling = parts.settling_timer(self, _SETTLED, self._on_settled)
         self._lay_out()
@@ -111,32 +104,12 @@ class NoisePanel(LayerPanel):
         self._take_layer()
 
     def _lay_out(self) -> None:
-        for box in (self.model, self.channel):
-            parts.narrow(box, 8)
-        where = {"Channel": self.channel, "Region": self.region}
-        layer = {"Image": self.layer, "Axes": self.axes}
-        self._form = parts.form_layout({**layer, **where, "Model": self.model})
+        where = {"Image": self.layer, "Axes": self.axes, "Region": self.region}
+        form = parts.form_layout({**where, "Model": parts.narrow(self.model, 8)})
         self.arrange(
-            (self._form, parts.ruler(), self.result),
+            (form, parts.ruler(), self.result),
             ((self.status,), (self.use_button, self.target), (self.copy_button,)),
         )
-
-    def _show_row(self, control: QWidget, shown: bool) -> None:
-        control.setVisible(shown)
-        self._form.labelForField(control).setVisible(shown)
-
-    def _offer_channels(self, count: int) -> None:
-        """List the channels, from 0; keep the choice if possible."""
-        before = self.channel.currentData()
-        with QSignalBlocker(self.channel):
-            while self.channel.count() > 1:
-                self.channel.removeItem(1)
-            colours = self.known_axes().endswith("S") and ("Red", "Green", "Blue")
-            for number in range(count):
-                name = colours[number] if colours else f"Channel {number}"
-                self.channel.addItem(name, number)
-            self.channel.setCurrentIndex(max(self.channel.findData(before), 0))
-        self._show_row(self.channel, count > 1)
 
     def say(self, text: str, stressed: str = "") -> None:
         """Show a sentence in the status line, which is hidden without one."""
@@ -150,14 +123,12 @@ class NoisePanel(LayerPanel):
     def _connect(self) -> None:
         self._measuring.ended.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
-        self.axes.changed.connect(self._take_axes)
-        self.channel.currentIndexChanged.connect(self.measure)
+        self.axes.changed.connect(self.measure)
         self.model.currentIndexChanged.connect(self.measure)
         self.region.changed.connect(self.measure)
         self.region.shapes.chosen.connect(self._follow)
         self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         self.use_button.clicked.connect(self.use)
-        self.target.activated.connect(self._take_target)
         changed = self._viewer.layers.selection.events.changed
         self.follow("selection", [(changed, self.layer.follow_selection)])
 
@@ -188,28 +159,25 @@ class NoisePanel(LayerPanel):
         self._measuring.drop()
 
     def use(self) -> None:
-        """Pass the estimate to the panel of the chosen filter."""
+        """Pass the estimate to the panel that is chosen."""
         estimate, layer = self.estimate(), self.layer.layer()
         if estimate is None or layer is None:
             return
         place = self._outcome.request.part.place
         origin = f"{layer.name}, {place}" if place else layer.name
-        kind = self.target.currentData()
-        panel = docks.open_panel(self._viewer, "Batch" if kind is None else "Filter")
-        if kind is not None:
-            panel.filter.choose(kind.name)
+        panel = docks.open_panel(self._viewer, self.target.currentData())
         panel.take_noise(layer, self.axes.axes(), estimate, origin)
         self.say(f"{self.target.currentText()} uses this noise from now on.")
 
     def python_code(self) -> str:
         """Return Python code that measures, and filters with the result."""
-        kind = self.target.currentData() or BM3D
-        return noise_call(self._request(), kind.name, self.estimate())
+        advice = self._outcome and self._outcome.value.advice
+        name = advice.filter.name if advice else BM3D.name
+        return noise_call(self._request(), name, self.estimate())
 
     def _request(self) -> NoiseRequest:
         source, axes = self.captured(), self.axes.axes()
-        channel, dims = self.channel.currentData(), self._viewer.dims
-        part = self.region.region().part(self.layer.layer(), axes, dims, channel)
+        part = self.region.region().part(self.layer.layer(), axes, self._viewer.dims)
         device = preferences.read().device
         return NoiseRequest(
             source=source,
@@ -222,19 +190,9 @@ class NoisePanel(LayerPanel):
         )
 
     def _take_layer(self) -> None:
-        self._target_chosen = False
         self._clear()
         self._follow()
         self.offer_axes()
-
-    def _take_axes(self) -> None:
-        axes, layer = self.known_axes(), self.layer.layer()
-        several = axes and channel_axis(axes) is not None
-        self._offer_channels(channels_along(axes, layer) if several else 0)
-        self.measure()
-
-    def _take_target(self, _: int) -> None:
-        self._target_chosen = True
 
     def _follow(self) -> None:
         """Follow changes of the chosen layer, and of the region."""
@@ -260,12 +218,10 @@ class NoisePanel(LayerPanel):
         if outcome.error is not None:
             self._give_up(outcome.error)
             return
-        self._outcome, measured = outcome, outcome.value
-        self.result.show_measurement(measured, _planes(outcome))
+        self._outcome = outcome
+        self.result.show_measurement(outcome.value, _planes(outcome))
         self.use_button.setEnabled(True)
         self.say("")
-        if not self._target_chosen:
-            self._offer(measured.advice)
         self._keep(outcome)
 
     def _keep(self, outcome: Outcome) -> None:
@@ -279,10 +235,6 @@ class NoisePanel(LayerPanel):
         )
         memory = request.memory
         memory.estimate = memory.estimate or replace(outcome.value.estimate, notes=notes)
-
-    def _offer(self, advice: Advice | None) -> None:
-        if advice is not None:
-            self.target.setCurrentIndex(self.target.findData(type(advice.filter)))
 
     def _give_up(self, error: Exception) -> None:
         self._settling.stop()

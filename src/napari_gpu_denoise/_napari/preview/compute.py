@@ -27,11 +27,6 @@ from napari_gpu_denoise.run.request import Run
 _MOST = 1 << 28  # pixels read at once
 _MOST_CORRECTED = 1 << 24  # pixels in memory that are corrected at once, not where they are read
 
-# Rows of the pixels of letters, each three bits.
-_ROWS = "75557 26227 71747 71717 55711 74717 74757 71111 75757 75717 00002"
-_GLYPHS = dict(zip("0123456789.", _ROWS.split(" "), strict=True))
-_ROOM = 60  # pixels across for each pixel of a letter
-
 _QUICK = "fast"  # profile, where a filter has it
 
 
@@ -156,37 +151,19 @@ def filter_region(request: PreviewRequest, progress: Progress) -> np.ndarray:
 
 
 def _side_by_side(made: Sequence[np.ndarray], request: PreviewRequest) -> np.ndarray:
-    """Put results beside each other, with dark gaps between them and their strengths on top."""
-    region = request.region
-    first, dtype = made[0], made[0].dtype
-    colours = (0, 255 if dtype.kind in "iu" else 1)
-    limits = request.source.attributes.get("contrast_limits", colours)
+    """Put results beside each other, with dark gaps between them."""
+    across, dtype = request.region.across, made[0].dtype
+    dark, _ = request.source.attributes.get("contrast_limits", (0, 0))
     known = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    dark, bright = (dtype.type(min(max(each, known.min), known.max)) for each in limits)
-    gap, parts = np.full_like(first.take(range(1), region.across), dark), []
-    for one, strength in zip(made, request.strengths, strict=True):
-        text = _written(f"{strength:.2f}")
-        plane = np.moveaxis(one, region.plane, (0, 1))
-        size = max(plane.shape[1] // _ROOM, 1)
-        text = text.repeat(size, 0).repeat(size, 1)[: plane.shape[0], : plane.shape[1]]
-        text = text.reshape(*text.shape, *(1,) * (one.ndim - 2))
-        plane[: text.shape[0], : text.shape[1]] = np.where(text, bright, dark)
-        parts += [gap.repeat(region.gap, region.across), one]
-    strip = np.concatenate(parts[1:], axis=region.across)
-    if request.source.alpha:
-        strip[..., 3] = bright
-    return strip
-
-
-def _written(number: str) -> np.ndarray:
-    """Return a number as pixels, with a border; 3 by 5 pixels for each letter."""
-    rows = [[f"{int(_GLYPHS[letter][row]):03b}0" for letter in number] for row in range(5)]
-    return np.pad([[bit == "1" for bit in "".join(row)] for row in rows], ((1, 1), (1, 0)))
+    gap = np.full_like(made[0].take(range(1), across), min(max(dark, known.min), known.max))
+    gap = gap.repeat(request.region.gap, across)
+    return np.concatenate([each for one in made for each in (gap, one)][1:], axis=across)
 
 
 def _filtered(request: PreviewRequest, progress: Progress) -> np.ndarray:
     """Filter the region with the strength of the run."""
-    pixels, job = request.pixels, _prepared(request)
+    pixels = request.pixels
+    job = start(request.run, pixels.input, pixels.block)
     part, kept = _part(job, request.region)
     block = pixels.read(part.reads)
     out = np.empty([span.size for span in part.spans], job.dtypes[1])
@@ -196,19 +173,6 @@ def _filtered(request: PreviewRequest, progress: Progress) -> np.ndarray:
         return made
     given = request.source.data[tuple(slice(*span) for span in request.region.spans)]
     return put_together(made, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
-
-
-def measure_noise(requests: Sequence[PreviewRequest], progress: Progress) -> None:
-    """Measure the noise of layers, which `memory` of requests then know; filter nothing."""
-    for each in requests:
-        if each.measures:
-            _prepared(each)
-
-
-def _prepared(request: PreviewRequest) -> Job:
-    """Prepare the run for the whole layer."""
-    pixels = request.pixels
-    return start(request.run, pixels.input, pixels.block)
 
 
 def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:

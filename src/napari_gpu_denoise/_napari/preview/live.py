@@ -241,9 +241,8 @@ class LivePreview(QObject):
         self._strengths = strengths
         self.shown = PreviewLayers(viewer)
         self._filtering = Task(self, compute.filter_regions, "Preview")
-        self._measuring = Task(self, compute.measure_noise, "Noise for the preview")
         self._last: _Requests = ()  # what is shown
-        self._failed: _Requests = ()  # as measuring their noise did
+        self._failed: _Requests = ()  # whose noise could not be measured
         self._due = ""  # "quick" or "final"
         self._layers: tuple[Image, ...] = ()  # that are previewed
         self._is_strip = False  # with several strengths
@@ -252,8 +251,6 @@ class LivePreview(QObject):
         self._rest = settling_timer(self, REST, lambda: self._make("final"))
         self._filtering.ended.connect(self._show)
         self._filtering.free.connect(self._start_due)
-        self._measuring.ended.connect(self._on_measured)
-        self._measuring.free.connect(self._start_due)
         for each in (box.box, box.strip):
             each.toggled.connect(self._switch)
 
@@ -266,7 +263,7 @@ class LivePreview(QObject):
     def settled(self) -> bool:
         """Whether nothing is going to change unless something else does."""
         waiting = self._soon.isActive() or self._rest.isActive() or self._due
-        return not (waiting or self._filtering.busy or self._measuring.busy)
+        return not (waiting or self._filtering.busy)
 
     def events(self, layers: Sequence[Image]) -> list[tuple[Any, Callable]]:
         """Return the events of the viewer and of layers that the preview follows."""
@@ -322,7 +319,6 @@ class LivePreview(QObject):
         self._rest.stop()
         self._due = ""
         self._filtering.drop()
-        self._measuring.drop()
         self._failed = ()
         self._clear()
         self._kept.clear()
@@ -355,7 +351,9 @@ class LivePreview(QObject):
         if _same(requests, running):
             self._due = ""
         elif self._filtering.busy:
-            if running is not None and running[0].stoppable:
+            # What has been measured would be lost.
+            measuring = any(each.measures for each in running or ())
+            if running is not None and running[0].stoppable and not measuring:
                 self._filtering.drop()
         else:
             self._due = ""
@@ -365,11 +363,12 @@ class LivePreview(QObject):
         if layers != self._layers or bool(requests[0].strengths) != self._is_strip:
             self._clear()
         self._layers, self._is_strip = layers, bool(requests[0].strengths)
-        if any(each.measures for each in requests):
-            self._measure(requests)
-        elif _same(requests, self._last):
+        memories = [each.memory for each in requests]
+        if _same(requests, self._last):
             self.shown.come_back()
-        else:
+        elif [each.memory for each in self._failed] != memories:
+            if any(each.measures for each in requests):
+                self._box.say("Measuring the noise …")
             self._filtering.start(requests)
 
     def _requests(self, due: str) -> tuple[tuple[Image, ...], _Requests]:
@@ -397,29 +396,10 @@ class LivePreview(QObject):
             request.source, run, memory, region, True, slow, strengths, self._kept
         )
 
-    def _measure(self, requests: _Requests) -> None:
-        memories = [each.memory for each in requests]
-        if [each.memory for each in self._failed] == memories:
-            return
-        if [each.memory for each in self._measuring.request or ()] == memories:
-            return
-        self._box.say("Measuring the noise …")
-        if self._measuring.busy:
-            self._measuring.drop()
-            self._due = "quick"
-            return
-        self._measuring.start(requests)
-
-    def _on_measured(self, outcome: Outcome) -> None:
-        if outcome.error is not None:
-            self._failed = outcome.request
-            self._give_up(outcome.error)
-        else:
-            self.changed()
-
     def _show(self, outcome: Outcome) -> None:
         requests = outcome.request
         if outcome.error is not None:
+            self._failed = requests if any(each.measures for each in requests) else ()
             self._give_up(outcome.error)
             return
         if not all(each in self._viewer.layers for each in self._layers):
@@ -428,7 +408,8 @@ class LivePreview(QObject):
         self.shown.show(self._layers, requests, outcome.value, first.run.filter.title)
         self._last = requests
         how = "" if first.final else ", quick profile"
-        click = "Click the best: " if first.strengths else ""
+        strengths = ", ".join(f"{each:.2f}" for each in first.strengths)
+        click = f"Click the best of {strengths}: " if strengths else ""
         words = f"{click}{first.region.words()}{how}, {outcome.seconds:.2g} s"
         self._box.say(words[:1].upper() + words[1:])
 
