@@ -10,14 +10,10 @@ PLUGIN = "napari-gpu-denoise"
 
 @dataclass(frozen=True)
 class Preferences:
-    """Defaults for every run, as `Run` takes them; sizes are in bytes.
-
-    A layer that is not in memory gets a file for a result beyond `largest_result`.
-    """
+    """Defaults for every run, as `Run` takes them; the limit is in bytes."""
 
     device: str | None = None
     memory_limit: int | None = None
-    largest_result: int = 1_000_000_000
 
 
 def changed() -> list[Any]:
@@ -39,6 +35,5 @@ def read() -> Preferences:
     except (ImportError, KeyError):
         # KeyError: the panel was made without the plugin being registered, as from a script.
         return Preferences()
-    # Sizes are typed in MB.
-    limit, largest = (n * 1_000_000 for n in (computing.memory_limit, computing.largest_result))
-    return Preferences(computing.device.strip() or None, limit or None, largest)
+    # The limit is typed in MB.
+    return Preferences(computing.device.strip() or None, 1_000_000 * computing.memory_limit or None)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise._napari.io import reading, writing
 from napari_gpu_denoise._napari.layers import arrays
-from napari_gpu_denoise._napari.layers.arrays import at, is_lazy
+from napari_gpu_denoise._napari.layers.arrays import at
 from napari_gpu_denoise._napari.layers.provenance import SOURCE, name_of
 from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
@@ -23,11 +19,10 @@ from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
 from napari_gpu_denoise.assessment.recommend import models_in_words
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.files import formats, zarr
 from napari_gpu_denoise.filters.isoline import make_maps
 from napari_gpu_denoise.filters.pixelwise import make_counts
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import convert, output_dtype, put_together
+from napari_gpu_denoise.image.levels import convert, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
 from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Context
@@ -47,7 +42,7 @@ class Request:
 
     It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, and without
     `rows` and `columns` everything is filtered. Axes are named in `run`. `memory` is what is known
-    of noise that is found automatically. `target` is a file that takes the result.
+    of noise that is found automatically.
     """
 
     source: Source
@@ -56,7 +51,6 @@ class Request:
     maps: bool = False
     slice: int | None = None
     memory: NoiseMemory | None = None
-    target: Path | None = None
     rows: slice | None = None
     columns: slice | None = None
 
@@ -134,45 +128,6 @@ class NoiseRequest:
     memory: NoiseMemory
 
 
-def size_of_file(request: Request, largest: int) -> int:
-    """Return the bytes of a result that is to be _written to a file; 0 for one that is not.
-
-    `largest` is what a result may take without one. OME-Zarr has no colour samples, and its planes
-    come last.
-    """
-    data = request.source.data
-    fits = request.run.axes.upper().endswith("YX") and not request.cut
-    if not fits or not is_lazy(data) or find_spec("zarr") is None:
-        return 0
-    dtype = output_dtype(request.run.dtype, np.dtype(data.dtype)) or np.dtype(data.dtype)
-    size = math.prod(data.shape) * dtype.itemsize
-    return size if size > largest else 0
-
-
-def suggested(request: Request) -> str:
-    """Return a name for the file: beside that of the layer, if it has one."""
-    source, name = request.source, request.run.filter.name
-    own = "".join(c if c.isalnum() or c in " -_." else "_" for c in source.name)
-    if source.path is None or "://" in source.path:
-        return f"{own}_{name}.ome.zarr"
-    folder, file = os.path.split(source.path)
-    # Of the channels of a file each layer is one.
-    stem = formats.split_name(file)[0] if source.split is None else own
-    return os.path.join(folder, f"{stem}_{name}.ome.zarr")
-
-
-def _written(request: Request, image: Any, run: Run, progress: Progress) -> Result:
-    """Filter an image into the file of a request; the result has its levels, as dask arrays."""
-    source = request.source
-    attributes = {**source.attributes, "name": source.name}
-    like, earlier = writing.described(request.target, image, attributes, run.axes)
-    with zarr.FORMAT.new_image(request.target, like, overwrite=False) as made:
-        result = denoise.denoise_image(image, run, out=made.finest, progress=progress)
-        progress.stage("writing the coarser levels")
-        made.finish([*earlier, result.record.as_dict()])
-    return replace(result, image=reading.levels_of(request.target))
-
-
 @dataclass(frozen=True)
 class Offer:
     """The maps of a filter, and the panel's check box.
@@ -239,7 +194,7 @@ def map_layers(
     request: Request,
     image: np.ndarray | None,
     result: Result,
-    folder: Path | str | None,
+    folder: str | None,
     progress: Progress,
 ) -> tuple[list[NewLayer], str]:
     """Return the layers of a filter's maps after a run, or why there are none.
@@ -296,8 +251,8 @@ def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
 class Denoised:
     """The result of a run.
 
-    `folder` holds a result that is too large for memory, and is not in a file of its own; `maps`
-    are layers of maps, if wanted, and `without_maps` says why there are none.
+    `folder` holds a result that is too large for memory; `maps` are layers of maps, if wanted, and
+    `without_maps` says why there are none.
     """
 
     result: Result
@@ -327,15 +282,12 @@ def denoise_layer(request: Request, progress: Progress) -> Denoised:
     wanted = request.run
     if request.memory is not None:
         wanted = replace(wanted, noise=request.memory)
-    if request.target is not None:
-        result = _written(request, source, wanted, named)
-    else:
-        result = denoise.denoise_image(source, wanted, into, progress=named, **request.cut)
+    result = denoise.denoise_image(source, wanted, into, progress=named, **request.cut)
     if alpha:
         result = Result(_with_alpha(request, result.image, out, image), result.record)
     layers = [], ""
     if request.maps:
-        layers = map_layers(request, image, result, folder or request.target, progress)
+        layers = map_layers(request, image, result, folder, progress)
     return Denoised(result, folder, *layers)
 
 
@@ -383,8 +335,6 @@ def report(outcome: Outcome, worded: Callable[[Note | str], str]) -> tuple[str, 
     for note in filter(None, (*record.notes, done.without_maps)):
         remedy, text = getattr(note, "code", "") or note == done.without_maps, worded(note)
         (sentences if remedy else details).append(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
-    if outcome.request.target is not None:
-        sentences.append(f"The result is in {outcome.request.target}.")
     if done.folder is not None:
         size = size_in_words(done.result.image.nbytes)
         sentences.append(

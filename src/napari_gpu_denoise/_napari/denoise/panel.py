@@ -17,7 +17,7 @@ from napari_gpu_denoise._napari import docks, preferences, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
-from napari_gpu_denoise._napari.denoise.results import ResultOptions, ask_for_files
+from napari_gpu_denoise._napari.denoise.results import ResultOptions
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
 from napari_gpu_denoise._napari.layers.provenance import identity
@@ -397,7 +397,7 @@ class FilterPanel(LayerPanel):
         if self._busy:
             return
         try:
-            requests = ask_for_files(self, self.requests())
+            requests = self.requests()
         except NotLookedAt:
             self._run_when_looked = True
             self.show_running(True)
@@ -406,13 +406,6 @@ class FilterPanel(LayerPanel):
         except DenoiseError as error:
             self.show_running(False)
             self.show_error(error)
-            return
-        if not requests:
-            self.show_running(False)
-            self.say(
-                "Nothing was run, as no file was named for the result. Smaller results need none: "
-                "see Ask for a file above (MB) in napari's preferences."
-            )
             return
         self.show_running(True)
         self.results.begin()

@@ -1,49 +1,20 @@
-"""Results of runs: their files, their layers, and what is done with them."""
+"""Results of runs: their layers, and what is done with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 from weakref import ref
 
 from napari.layers import Layer
 from napari.viewer import Viewer
-from qtpy.QtWidgets import QCheckBox, QFileDialog, QVBoxLayout, QWidget
+from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari import docks, preferences
+from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
 from napari_gpu_denoise._napari.layers.results import NewLayer, Replaced, add_layer, shines_through
 from napari_gpu_denoise._napari.parts import button, row_of, stack, wrapped
-from napari_gpu_denoise._napari.run import Request, size_of_file, suggested
 from napari_gpu_denoise._napari.tasks import Outcome
-from napari_gpu_denoise.files import zarr
-from napari_gpu_denoise.protocol.settings import size_in_words
 
 _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
-
-
-def ask_for_files(panel: QWidget, requests: Sequence[Request]) -> list[Request]:
-    """Return requests with a file for each result that needs one; none if the user names none."""
-    largest, found = preferences.read().largest_result, []
-    for request in requests:
-        target = None
-        if size := size_of_file(request, largest):
-            target = _asked(panel, request, size)
-            if target is None:
-                return []
-        found.append(replace(request, target=target))
-    return found
-
-
-def _asked(panel: QWidget, request: Request, size: int) -> Path | None:
-    title = f"File for the result of {request.source.name} ({size_in_words(size)})"
-    name, _ = QFileDialog.getSaveFileName(
-        panel, title, suggested(request), "OME-Zarr (*.ome.zarr *.zarr)"
-    )
-    if not name:
-        return None
-    return Path(name if zarr.places.has_suffix(name) else f"{name}.ome.zarr")
 
 
 def add_layers(viewer: Viewer, outcome: Outcome, keep: bool = True) -> list[Replaced]:

@@ -65,13 +65,6 @@ def read(path: str) -> list[LayerData]:
     return list(_layers(picture, levels))
 
 
-def levels_of(path: str | os.PathLike) -> list[Any]:
-    """Return the pixels of a file, and those of its pyramid, as dask arrays."""
-    with contextlib.ExitStack() as opened:
-        picture = opened.enter_context(formats.open_stack(path))
-        return _lazily(picture, opened.pop_all())
-
-
 class _File:
     """An open file, which is closed when no pixels refer to it any more."""
 

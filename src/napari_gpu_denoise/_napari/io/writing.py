@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -157,16 +157,6 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     waits = f"Saving {os.path.basename(path)} …"
     notes += run_with_wait_dialog(write, waits) if size >= _LARGE else write()
     return path, notes
-
-
-def described(
-    path: str | os.PathLike, data: Any, attributes: dict[str, Any], axes: str
-) -> tuple[ImageFile, list[dict]]:
-    """Return the description of a layer as which `path` is written, and how it was made."""
-    name, notes = os.fspath(path), []
-    whole = [replace(_pixels(data, attributes, notes), axes=tiff.lettered(axes.upper()))]
-    like, _ = _as_file(name, whole, notes) or _fresh(name, whole, notes)
-    return like, _new_records(whole, like)
 
 
 def _is_temporary(attributes: dict[str, Any]) -> bool:

@@ -212,5 +212,5 @@ def _no_room(size: int, folder: str) -> OutputError:
     free = size_in_words(shutil.disk_usage(folder).free)
     return OutputError(
         f"The result takes {size_in_words(size)}, but {folder} has only {free} free: free some "
-        "there, or start napari with TMPDIR set to a folder on a larger disk."
+        "there, start napari with TMPDIR set to a folder on a larger disk, or use the panel Batch."
     )

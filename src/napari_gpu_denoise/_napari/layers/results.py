@@ -23,8 +23,8 @@ _COVERING = ("opaque", "translucent", "translucent_no_depth")
 class NewLayer:
     """A result, or a map with a title such as "classes", as ``viewer.add_<kind>`` takes it.
 
-    `data` have the axes of the source, those of a map without the colours of RGB; a list of them is
-    a pyramid in a file. `attributes` are how it looks.
+    `data` have the axes of the source, those of a map without the colours of RGB; `attributes` are
+    how it looks.
     """
 
     title: str
@@ -78,18 +78,14 @@ def add_layer(
         record[provenance.HISTORY] = provenance.runs_in(earlier)
     attributes["metadata"] = {**source.attributes["metadata"], provenance.METADATA_KEY: record}
     attributes["name"] = provenance.name_of(record)
-    # What is in a file stays there, and is shown.
-    found = None if keep or isinstance(new.data, list) else _earlier(viewer, new, record)
+    found = None if keep else _earlier(viewer, new, record)
     if found is not None:
         return _replace(viewer, found, new, attributes)
     shown, place = _shown(viewer, source), _place(viewer, source)
     attributes["visible"] = shown and new.attributes.get("visible", True)
     kind = getattr(napari.layers, new.kind.capitalize())
-    data, several = new.data, isinstance(new.data, list) and len(new.data) > 1
-    if isinstance(data, list) and not several:
-        (data,) = data
     # napari would otherwise guess from the shape.
-    viewer.layers.insert(place, kind(data, multiscale=several, **attributes))
+    viewer.layers.insert(place, kind(new.data, multiscale=False, **attributes))
     return None
 
 
@@ -126,7 +122,6 @@ def _earlier(viewer: Viewer, new: NewLayer, record: dict[str, Any]) -> Layer | N
     for each in reversed(made):
         known = provenance.record_of(each)
         fits = type(each).__name__.lower() == new.kind and each.ndim == axes
-        fits = fits and not getattr(each, "multiscale", False)
         rgb = bool(new.attributes.get("rgb")) == bool(getattr(each, "rgb", False))
         if [known.get(key) for key in _SAME] == same and fits and rgb:
             used = provenance.is_renamed(each) or provenance.made_from(each, viewer.layers)
