@@ -176,7 +176,6 @@ class FilterPanel(LayerPanel):
         self.reset_button.clicked.connect(lambda: self.reset())
         self.batch_button.clicked.connect(lambda: self.show_batch())
         self.run_on_return(lambda: self.run())
-        self.results.undo_button.clicked.connect(self._on_undo)
         self._looking.told.connect(self._on_looking)
         self._looking.ended.connect(self._on_looked)
         self.runs.told.connect(self._on_step)
@@ -408,7 +407,6 @@ class FilterPanel(LayerPanel):
             self.show_error(error)
             return
         self.show_running(True)
-        self.results.begin()
         self._count, self._ended, self._seconds = len(requests), [], 0.0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
         self.runs.proceed(named)
@@ -484,9 +482,6 @@ class FilterPanel(LayerPanel):
         """Denoise again with the model of noise that was not proven."""
         self.model.noise = NoiseChoice(self._unproven)
         self.run()
-
-    def _on_undo(self) -> None:
-        self.say("Undone: the result before it is back." if self.results.undone else "Redone.")
 
     def _on_removed(self, event: Any) -> None:
         """Stop where the layer that is filtered is removed."""

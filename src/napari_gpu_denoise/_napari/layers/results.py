@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any
-from weakref import ref
 
 import napari.layers
 import numpy as np
 from napari.layers import Layer
 from napari.viewer import Viewer
 
-from napari_gpu_denoise._napari.layers import arrays, provenance
-from napari_gpu_denoise._napari.layers.source import PLACE, Source, place_of, set_changed
+from napari_gpu_denoise._napari.layers import provenance
+from napari_gpu_denoise._napari.layers.source import PLACE, Source, set_changed
 
 # Of records whose result is made anew.
 _SAME = ("filter", "frame", "slice", "rows", "columns", provenance.MAP, provenance.SOURCE_ID)
@@ -33,23 +32,6 @@ class NewLayer:
     attributes: dict[str, Any] = field(repr=False)
 
 
-@dataclass
-class Replaced:
-    """The former state of a layer that a rerun replaced; `swap` exchanges the two.
-
-    The layer is not kept alive, nor are pixels that take 1 GiB or more: such a result has none.
-    """
-
-    layer: ref[Layer]
-    was: dict[str, Any]
-
-    def swap(self) -> None:
-        """Bring the earlier result back, or the later one again."""
-        if (layer := self.layer()) is not None:
-            self.was, was = _state(layer), self.was
-            _show(layer, was)
-
-
 def shines_through(layer: Layer) -> bool:
     """Return whether a layer is seen together with one that lies on it and looks like it."""
     alpha = getattr(layer, "rgb", False) and layer.data.shape[-1] == 4
@@ -62,12 +44,12 @@ def add_layer(
     new: NewLayer,
     record: dict[str, Any],
     keep: bool = True,
-) -> Replaced | None:
+) -> None:
     """Add a layer above its source, with its record under `METADATA_KEY`.
 
     Where the source is itself a result, the records of how it was made are kept, oldest first.
     Unless `keep`, a layer that the same filter made from the same source, and that still has the
-    name it was given, gets the new data instead; returned is what it was.
+    name it was given, gets the new data instead.
     """
     attributes = {key: source.attributes[key] for key in PLACE if key in source.attributes}
     attributes |= new.attributes
@@ -80,13 +62,13 @@ def add_layer(
     attributes["name"] = provenance.name_of(record)
     found = None if keep else _earlier(viewer, new, record)
     if found is not None:
-        return _replace(viewer, found, new, attributes)
+        _replace(viewer, found, new, attributes)
+        return
     shown, place = _shown(viewer, source), _place(viewer, source)
     attributes["visible"] = shown and new.attributes.get("visible", True)
     kind = getattr(napari.layers, new.kind.capitalize())
     # napari would otherwise guess from the shape.
     viewer.layers.insert(place, kind(new.data, multiscale=False, **attributes))
-    return None
 
 
 def _shown(viewer: Viewer, source: Source) -> bool:
@@ -129,31 +111,13 @@ def _earlier(viewer: Viewer, new: NewLayer, record: dict[str, Any]) -> Layer | N
     return None
 
 
-def _replace(
-    viewer: Viewer, layer: Layer, new: NewLayer, attributes: dict[str, Any]
-) -> Replaced | None:
+def _replace(viewer: Viewer, layer: Layer, new: NewLayer, attributes: dict[str, Any]) -> None:
     """Give a layer the data of a rerun, and its place; how it looks is the user's."""
-    was = _state(layer)
-    state = {key: attributes[key] for key in PLACE if key in attributes}
-    _show(layer, {"data": new.data, "metadata": attributes["metadata"], **state})
+    set_changed(layer, {key: attributes[key] for key in PLACE if key in attributes})
+    layer.metadata, layer.data = attributes["metadata"], new.data
     if not new.title:
         layer.visible = True
         viewer.layers.selection.active = layer
-    large = getattr(was["data"], "nbytes", 0) >= arrays.LARGEST_IN_MEMORY
-    return None if large else Replaced(ref(layer), was)
-
-
-def _state(layer: Layer) -> dict[str, Any]:
-    # A copy: napari's setter changes the dictionary itself.
-    return {**place_of(layer), "data": layer.data, "metadata": dict(layer.metadata)}
-
-
-def _show(layer: Layer, state: dict[str, Any]) -> None:
-    """Set the attributes of a layer that differ from a state; each change is drawn."""
-    set_changed(layer, {name: state[name] for name in PLACE if name in state})
-    layer.metadata = state["metadata"]
-    if layer.data is not state["data"]:
-        layer.data = state["data"]
 
 
 def at_places(source: Source, places: dict[int, int]) -> Source:
