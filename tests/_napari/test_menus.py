@@ -15,7 +15,6 @@ from numpy.testing import assert_allclose
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
 from napari_gpu_denoise._napari import commands, preferences
-from napari_gpu_denoise._napari import run as maps
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -67,12 +66,7 @@ def test_menus_open_the_panels(viewer, qtbot):
         assert panel.filter.kind is kind and kind.summary == panel.summary.text()
         assert panel.layer.layer() is viewer.layers[0]
         assert panel.model.settings == kind()
-        # Maps are offered where there is something to show.
-        offer, fields = maps.offer_of(kind), {field.name for field in setting_fields(kind)}
-        assert panel.maps.isHidden() == (offer is None) != hasattr(kind, "show")
-        if offer is not None:
-            assert offer.setting in fields
-            fields.remove(offer.setting)
+        fields = {field.name for field in setting_fields(kind)}
         assert set(panel.form.controls) == fields and docks[name] is panel
     viewer.window.remove_dock_widget(panel)
     find_entry(viewer.window.plugins_menu, "GPU Denoise", name).trigger()

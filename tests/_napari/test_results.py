@@ -10,14 +10,14 @@ from napari.components import ViewerModel
 from napari.layers import Image
 
 from _napari.inputs import layer_names
-from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_layers
+from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_result
 from napari_gpu_denoise._napari.layers.provenance import (
     METADATA_KEY,
     first_origin,
     origin_of,
     record_of,
 )
-from napari_gpu_denoise._napari.layers.results import NewLayer, shines_through
+from napari_gpu_denoise._napari.layers.results import shines_through
 from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise._napari.run import Denoised, Request
 from napari_gpu_denoise._napari.tasks import Outcome
@@ -28,7 +28,7 @@ from napari_gpu_denoise.run.request import Run
 pytestmark = pytest.mark.gui
 
 
-def outcome(layer, value=1, *, settings=None, maps=(), **run):
+def outcome(layer, value=1, *, settings=None, **run):
     """The end of a run on a layer, all of whose pixels are one value."""
     places = {name: run.pop(name) for name in ("frame", "slice") if name in run}
     run = {"axes": "YX", **run}
@@ -38,7 +38,7 @@ def outcome(layer, value=1, *, settings=None, maps=(), **run):
     about = (wanted.filter.name, wanted.filter.as_dict(), (1.0,), "given", "YX")
     record = Record("0", *about, *[str(image.dtype)] * 2, "none", 0, 0, (), "now")
     request = Request(source, wanted, **places)
-    return Outcome(request, Denoised(Result(image, record), maps=list(maps)))
+    return Outcome(request, Denoised(Result(image, record)))
 
 
 @pytest.fixture
@@ -53,46 +53,43 @@ def channels():
 
 def test_results_lie_on_their_source(channels):
     for name in ("red", "green"):
-        add_layers(channels, outcome(channels.layers[name]))
+        add_result(channels, outcome(channels.layers[name]))
     assert layer_names(channels) == ["red", "red NL-means", "green", "green NL-means", "above"]
     result = channels.layers["green NL-means"]
     assert (result.blending, result.colormap.name, result.visible) == ("additive", "green", True)
-    # A second one covers the first, and so do maps.
-    looks = {"rgb": False, "visible": False}
-    maps = [NewLayer("m", "image", np.ones((8, 9)), looks)]
-    add_layers(channels, outcome(channels.layers["red"], settings=BM3D(), maps=maps))
-    assert layer_names(channels)[:4] == ["red", "red NL-means", "red BM3D", "red BM3D m"]
-    assert not channels.layers["red BM3D m"].visible
+    # A second one covers the first.
+    add_result(channels, outcome(channels.layers["red"], settings=BM3D()))
+    assert layer_names(channels)[:3] == ["red", "red NL-means", "red BM3D"]
     # So does the result of a result.
-    add_layers(channels, outcome(channels.layers["red NL-means"], settings=BM3D()))
+    add_result(channels, outcome(channels.layers["red NL-means"], settings=BM3D()))
     assert layer_names(channels)[1:4] == ["red NL-means", "red NL-means BM3D", "red BM3D"]
 
 
 def test_a_result_is_hidden_as_its_source_is_unless_that_hides_behind_one(channels):
     red, green = channels.layers["red"], channels.layers["green"]
     red.visible = green.visible = False
-    add_layers(channels, outcome(red))
+    add_result(channels, outcome(red))
     assert not channels.layers["red NL-means"].visible
     green.visible = True
-    add_layers(channels, outcome(green))
+    add_result(channels, outcome(green))
     green.visible = False
-    add_layers(channels, outcome(green, settings=BM3D()))
+    add_result(channels, outcome(green, settings=BM3D()))
     assert channels.layers["green BM3D"].visible
     # One whose source is gone lies on top.
     made = outcome(red, settings=BM3D())
     channels.layers.remove(red)
-    add_layers(channels, made)
+    add_result(channels, made)
     assert layer_names(channels)[-2:] == ["above", "red BM3D"]
 
 
 def test_a_rerun_replaces_pixels_and_record_but_not_the_looks(channels):
     red = channels.layers["red"]
-    add_layers(channels, outcome(red), keep=False)
+    add_result(channels, outcome(red), keep=False)
     result = channels.layers["red NL-means"]
     result.contrast_limits, result.gamma, result.visible = (3, 7), 0.5, False
     red.scale = (2, 2)
     again = outcome(red, 2, settings=NLMeans(step=2))
-    add_layers(channels, again, keep=False)
+    add_result(channels, again, keep=False)
     assert layer_names(channels) == ["red", "red NL-means", "green", "above"]
     assert channels.layers[1] is result and channels.layers.selection.active is result
     assert (result.contrast_limits, result.gamma, result.visible) == ([3, 7], 0.5, True)
@@ -103,38 +100,38 @@ def test_a_rerun_replaces_pixels_and_record_but_not_the_looks(channels):
 def test_only_the_same_run_of_the_same_layer_is_replaced(channels):
     red, green = channels.layers["red"], channels.layers["green"]
     for made in (outcome(red), outcome(green), outcome(red, settings=BM3D())):
-        add_layers(channels, made, keep=False)
+        add_result(channels, made, keep=False)
     assert len(channels.layers) == 6
     # Others were made of this one, which must stay what it was.
-    add_layers(channels, outcome(channels.layers["red NL-means"], settings=BM3D()))
-    add_layers(channels, outcome(red, 5), keep=False)
+    add_result(channels, outcome(channels.layers["red NL-means"], settings=BM3D()))
+    add_result(channels, outcome(red, 5), keep=False)
     # It is the newest that is replaced, but never one that the user has renamed.
     second = channels.layers["red NL-means [1]"]
-    add_layers(channels, outcome(red, 6), keep=False)
+    add_result(channels, outcome(red, 6), keep=False)
     assert second.data[0, 0] == 6
     second.name = "mine"
-    add_layers(channels, outcome(red, 7), keep=False)
+    add_result(channels, outcome(red, 7), keep=False)
     assert second.data[0, 0] == 6 and "red NL-means [1]" in layer_names(channels)
 
 
 def test_a_frame_is_no_rerun_of_the_stack():
     viewer = ViewerModel()
     stack = viewer.add_image(np.zeros((4, 8, 9)), name="s")
-    add_layers(viewer, outcome(stack, axes="TYX"), keep=False)
+    add_result(viewer, outcome(stack, axes="TYX"), keep=False)
     one = outcome(stack, axes="TYX", frame=2)
     one.value.result.image.resize((1, 8, 9), refcheck=False)
-    add_layers(viewer, one, keep=False)
+    add_result(viewer, one, keep=False)
     assert layer_names(viewer) == ["s", "s NL-means", "s NL-means [1]"]
     assert viewer.layers[-1].translate[0] == 2
-    add_layers(viewer, one, keep=False)
+    add_result(viewer, one, keep=False)
     assert len(viewer.layers) == 3
 
 
 def test_what_is_replaced_is_freed(channels):
     red = channels.layers["red"]
-    add_layers(channels, outcome(red), keep=False)
+    add_result(channels, outcome(red), keep=False)
     first = weakref.ref(channels.layers["red NL-means"].data)
-    add_layers(channels, outcome(red), keep=False)
+    add_result(channels, outcome(red), keep=False)
     gc.collect()
     assert first() is None
 
@@ -148,9 +145,9 @@ def test_what_is_seen_through_a_result(looks, seen):
 
 def test_origins_are_found_by_identity_and_in_a_later_session_by_name(channels):
     red = channels.layers["red"]
-    add_layers(channels, outcome(red))
+    add_result(channels, outcome(red))
     middle = channels.layers["red NL-means"]
-    add_layers(channels, outcome(middle, settings=BM3D()))
+    add_result(channels, outcome(middle, settings=BM3D()))
     last = channels.layers["red NL-means BM3D"]
     red.name, middle.name = "one", "two"
     layers = channels.layers

@@ -113,7 +113,6 @@ class Options:
     nonfinite: str = "raise"
     device: int | str | None = None
     alone: frozenset[str] = frozenset()
-    maps: bool = False
 
 
 @evented
@@ -145,7 +144,8 @@ class PanelModel:
             sigma=noise.sigma(channels),
             noise=noise.noise,
             axes=axes,
-            dtype=options.dtype,
+            # The numbers of a map are no grey levels, which are rounded to the type of the layer.
+            dtype=options.dtype or ("float32" if settings.yields_map else None),
             nonfinite=options.nonfinite,
             device=self.device,
             memory_limit=preferences.read().memory_limit,

@@ -123,12 +123,13 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     if not model.region.whole:
         index = model.region.part(layer, axes, dims).index
         spans = {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
-    maps, memory = model.options.maps, memory_for(layer, run)
-    request = Request(taken, run, alone["T"], maps, alone["Z"], memory, **spans)
+    request = Request(taken, run, alone["T"], alone["Z"], memory_for(layer, run), **spans)
     if isinstance(settings, Subspace) and not request.cut:
         settings.axis_of(axes)
     else:
-        settings.prepare(context)
+        joint = settings.prepare(context).joint
+        if settings.yields_map and layer.rgb and "C" not in joint:
+            raise LayerError("A map of colours needs Channels set to joint or opponent.")
     return request
 
 

@@ -1,10 +1,10 @@
-"""A run of a filter on a layer: its request, maps and report; no Qt."""
+"""A run of a filter on a layer: its request and report; no Qt."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,32 +13,26 @@ from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise._napari.layers.arrays import at
 from napari_gpu_denoise._napari.layers.provenance import SOURCE, name_of
 from napari_gpu_denoise._napari.layers.regions import Part
-from napari_gpu_denoise._napari.layers.results import NewLayer, at_places
+from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import Source
 from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
 from napari_gpu_denoise.assessment.recommend import models_in_words
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.filters.isoline import make_maps
-from napari_gpu_denoise.filters.pixelwise import make_counts
-from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
 from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
-from napari_gpu_denoise.protocol.filter import Context
-from napari_gpu_denoise.protocol.settings import setting_fields, size_in_words
+from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run import denoise
-from napari_gpu_denoise.run.noise import NoiseMemory, place
+from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
 
-_CLASSES = ("low slope", "edge", "isoline")
-
 
 @dataclass(frozen=True)
 class Request:
-    """All that a run needs: the layer, what to do, which part of it, and whether maps too.
+    """All that a run needs: the layer, what to do, and which part of it.
 
     It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, and without
     `rows` and `columns` everything is filtered. Axes are named in `run`. `memory` is what is known
@@ -48,7 +42,6 @@ class Request:
     source: Source
     run: Run
     frame: int | None = None
-    maps: bool = False
     slice: int | None = None
     memory: NoiseMemory | None = None
     rows: slice | None = None
@@ -102,12 +95,13 @@ class Request:
     @property
     def key(self) -> tuple[Any, ...]:
         """What is done to which layer, to be compared."""
-        return self.source.identity, self.run, self.maps, *self.cut.items()
+        return self.source.identity, self.run, *self.cut.items()
 
     @property
     def name(self) -> str:
         """The name of the result."""
-        return name_of({SOURCE: self.source.name, "filter": self.run.filter.name})
+        known = {"filter": self.run.filter.name, "settings": self.run.filter.as_dict()}
+        return name_of({SOURCE: self.source.name, **known})
 
 
 @dataclass(frozen=True)
@@ -129,136 +123,11 @@ class NoiseRequest:
 
 
 @dataclass(frozen=True)
-class Offer:
-    """The maps of a filter, and the panel's check box.
-
-    `setting` yields a map in place of pixels. The panel has no control for it: the map would be
-    taken for a result. `make` is the function with the arguments of `run.denoise_image`; `layers`
-    makes layers of what it returns.
-    """
-
-    setting: str
-    label: str
-    tip: str
-    make: Callable[..., Any]
-    layers: Callable[[Any], list[NewLayer]]
-
-
-def _isoline_layers(maps: Any) -> list[NewLayer]:
-    # Below the classes, and hidden: it would hide the result.
-    looks = {"rgb": False, "colormap": "hsv", "contrast_limits": (0, maps.period)}
-    looks |= {"interpolation2d": "nearest", "visible": False}
-    layers = [NewLayer("directions", "image", maps.directions, looks)]
-    if maps.classes is not None:
-        # 0 is the background of labels, which napari leaves clear.
-        colours = {0: "transparent", 1: "orangered", 2: "deepskyblue", None: "transparent"}
-        features = {"index": range(len(_CLASSES)), "class": _CLASSES}
-        looks = {"colormap": colours, "features": features, "opacity": 0.5}
-        layers.append(NewLayer("classes", "labels", maps.classes, looks))
-    return layers
-
-
-def _count_layers(count: np.ndarray) -> list[NewLayer]:
-    looks = {"rgb": False, "colormap": "viridis", "visible": False}
-    return [NewLayer("pixels averaged", "image", count, looks)]
-
-
-_COUNTS = Offer(
-    "show",
-    "Show pixels averaged",
-    "After a run, add a layer beside the result: how many pixels were averaged for each, 1 where "
-    "none was similar. It is not an error bar.",
-    make_counts,
-    _count_layers,
-)
-OFFERS = {
-    "isoline": Offer(
-        "show",
-        "Show edge and direction maps",
-        "After a run, add layers beside the result: the class of each pixel (low slope, edge, "
-        "isoline), and the directions of isolines, hidden at first.",
-        make_maps,
-        _isoline_layers,
-    ),
-    "nl_means_pixelwise": _COUNTS,
-    "swnlm": _COUNTS,
-}
-
-
-def offer_of(kind: Any) -> Offer | None:
-    """Return the maps that a filter offers; None for none."""
-    return OFFERS.get(kind.name)
-
-
-def map_layers(
-    request: Request,
-    image: np.ndarray | None,
-    result: Result,
-    folder: str | None,
-    progress: Progress,
-) -> tuple[list[NewLayer], str]:
-    """Return the layers of a filter's maps after a run, or why there are none.
-
-    `image` is the input, if it was read whole; `folder` that of a result too large for memory.
-    """
-    source, run, frame = request.source, request.run, request.frame
-    data, names = source.data, run.axes.upper()
-    shape = (*data.shape[:-1], 3) if source.alpha else tuple(data.shape)
-    joined = "C" in run.filter.prepare(Context(names, shape)).joint
-    channels = channel_axis(names)
-    rgb = channels is not None and names[channels] == "S"
-    if rgb and not joined:
-        if "channels" not in {field.name for field in setting_fields(run.filter)}:
-            return [], "This filter makes no maps of colours: split the layer into channels"
-        return [], "Maps of colours need Channels set to joint or opponent"
-    of_all = image is None and frame is None
-    if folder or (of_all and 4 * math.prod(shape) >= arrays.LARGEST_IN_MEMORY):
-        return [], "Maps are not made for stacks this large: try Only the frame shown"
-    # As given or measured: of all frames, where one is filtered.
-    models = tuple(NoiseModel.from_dict(each) for each in result.record.noise)
-    given = 1.0 if models else result.record.sigma or 1.0
-    sigma = place(np.array(given), shape, names)
-    if image is None and frame is not None:
-        one = at(request.time, slice(frame, frame + 1))
-        image = np.asarray(data[one])
-        if sigma.shape[request.time] > 1:
-            sigma = sigma[one]
-        frame = 0
-    elif image is None:
-        image = arrays.load(data, progress)
-    if source.alpha:
-        image = image[..., :3]
-    offer = offer_of(run.filter)
-    known = {"sigma": None, "noise": models} if models else {"sigma": sigma, "noise": None}
-    cut = {**request.cut, "frames": frame}
-    maps = offer.make(
-        image, replace(run, **known), progress=progress.within(doing("Making maps")), **cut
-    )
-    layers = offer.layers(maps)
-    if joined and not rgb:
-        layers = [_spread(layer, channels, shape[channels]) for layer in layers]
-    return layers, ""
-
-
-def _spread(layer: NewLayer, axis: int, count: int) -> NewLayer:
-    """Repeat the map of joined channels for each channel, without copying pixels."""
-    data = np.expand_dims(layer.data, axis)
-    shape = (*data.shape[:axis], count, *data.shape[axis + 1 :])
-    return replace(layer, data=np.broadcast_to(data, shape))
-
-
-@dataclass(frozen=True)
 class Denoised:
-    """The result of a run.
-
-    `folder` holds a result that is too large for memory; `maps` are layers of maps, if wanted, and
-    `without_maps` says why there are none.
-    """
+    """The result of a run; `folder` holds one that is too large for memory."""
 
     result: Result
     folder: str | None = None
-    maps: list[NewLayer] = field(default_factory=list)
-    without_maps: str = ""
 
 
 def denoise_layer(request: Request, progress: Progress) -> Denoised:
@@ -285,10 +154,7 @@ def denoise_layer(request: Request, progress: Progress) -> Denoised:
     result = denoise.denoise_image(source, wanted, into, progress=named, **request.cut)
     if alpha:
         result = Result(_with_alpha(request, result.image, out, image), result.record)
-    layers = [], ""
-    if request.maps:
-        layers = map_layers(request, image, result, folder, progress)
-    return Denoised(result, folder, *layers)
+    return Denoised(result, folder)
 
 
 def _with_alpha(
@@ -332,8 +198,8 @@ def report(outcome: Outcome, worded: Callable[[Note | str], str]) -> tuple[str, 
         left = counted(record.nonfinite, "NaN or infinite pixel was", "NaN or infinite pixels were")
         sentences.append(f"{left} left in place.")
     # Notes stand alone elsewhere; here they become sentences. Those without a remedy are details.
-    for note in filter(None, (*record.notes, done.without_maps)):
-        remedy, text = getattr(note, "code", "") or note == done.without_maps, worded(note)
+    for note in filter(None, record.notes):
+        remedy, text = getattr(note, "code", ""), worded(note)
         (sentences if remedy else details).append(f"{text[:1].upper()}{text[1:].rstrip('.')}.")
     if done.folder is not None:
         size = size_in_words(done.result.image.nbytes)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
 
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
-from napari_gpu_denoise._napari.run import NoiseRequest, Request, offer_of
+from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
 from napari_gpu_denoise.image.axes import check_axes
@@ -26,7 +26,7 @@ _LOOKS = ("colormap", "contrast_limits", "blending")
 def python_call(request: Request) -> str:
     """Return Python lines for napari's console that do what a run does, and add the result.
 
-    ``denoised`` holds the result, ``maps`` the maps of the filter.
+    ``denoised`` holds the result.
     """
     run, alpha = request.run, request.source.alpha
     given = {**noise_argument(run), **axes_argument(run.axes)}
@@ -46,15 +46,6 @@ def python_call(request: Request) -> str:
     else:
         given |= {name: _span(at) for name, at in request.cut.items()} | common
         call = f"denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
-    if request.maps and run.filter.name == "isoline":
-        given |= chosen
-        given.pop("dtype", None)
-        rest += f"maps = gd.isoline_maps({image}{arguments(given)})\n"
-    elif request.maps:
-        shown = constructor(replace(run.filter, show="pixels"))
-        given = {k: v for k, v in given.items() if k not in chosen or k in request.cut}
-        given["dtype"] = "float32"
-        rest += f"maps = gd.denoise({image}, {shown}{arguments(given)}).image\n"
     head = f"{IMPORT}{numpy}\n{image_of(request.source)}"
     return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
 
@@ -131,8 +122,6 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     words = filter_words(run, [named], target, axes)
     if request.cut:
         remarks.append(f"It filters all {' and '.join(request.cut)}.")
-    if request.maps:
-        remarks.append(f"Maps need a separate run with --{offer_of(run.filter).setting}.")
     if "--noise" in words and not isinstance(run.noise, str):
         remarks.append("It measures the noise again, in the whole file.")
     return shell_line(words), remarks

@@ -13,7 +13,6 @@ from qtpy import QtWidgets
 from qtpy.QtCore import QLocale, QSignalBlocker, Signal
 
 from napari_gpu_denoise._napari import parts
-from napari_gpu_denoise._napari.run import offer_of
 from napari_gpu_denoise._napari.wording import label_of
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files.recommended import Recommended
@@ -67,15 +66,14 @@ class ProfileInput(QtWidgets.QComboBox):
 class SettingsForm(QtWidgets.QWidget):
     """One control for each setting, with its help as tooltip; advanced ones are collapsed.
 
-    `kind` is an entry of FILTERS. A setting that yields a map in place of pixels gets no control.
-    The list of profiles on top follows changes below.
+    `kind` is an entry of FILTERS. The list of profiles on top follows changes below.
     """
 
     changed = Signal()
 
     def __init__(self, kind: type):
         super().__init__()
-        self.kind, offer = kind, offer_of(kind)
+        self.kind = kind
         self.controls: dict[str, ValueWidget] = {}
         self._labels: dict[str, QtWidgets.QLabel] = {}
         self._scrolling = parts.WheelGuard(self)
@@ -86,8 +84,7 @@ class SettingsForm(QtWidgets.QWidget):
         self._scrolling.watch(self.profile)
         self.profile.wanted.connect(self._apply)
         for field in setting_fields(kind):
-            if offer is None or field.name != offer.setting:
-                self._add(field, advanced if field.metadata["advanced"] else plain)
+            self._add(field, advanced if field.metadata["advanced"] else plain)
         more = (parts.Section("More settings", advanced),) if advanced.rowCount() else ()
         parts.stack(QtWidgets.QVBoxLayout(self), (plain, *more), spacing=6)
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import napari.viewer
 from qtpy.QtCore import QTimer
-from qtpy.QtWidgets import QCheckBox
 
 from napari_gpu_denoise._napari import docks, preferences, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
@@ -33,7 +32,6 @@ from napari_gpu_denoise._napari.parts import (
     row_of,
     ruler,
     settling_timer,
-    wrapped,
 )
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.resolve import (
@@ -44,7 +42,7 @@ from napari_gpu_denoise._napari.resolve import (
     look_at,
     resolve,
 )
-from napari_gpu_denoise._napari.run import Request, denoise_layer, offer_of, report
+from napari_gpu_denoise._napari.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft, words_of
 from napari_gpu_denoise._napari.wording import duration
 from napari_gpu_denoise.assessment.recommend import Advice
@@ -86,11 +84,9 @@ class FilterPanel(LayerPanel):
         self.options = RunOptions(self, NoiseInput(), model=self.model)
         tip = "The filter, whose settings are below. Recommended: the one that suits the layer."
         self.filter = FilterChoice(tip, "")
-        self.summary, self.maps = Caption(rich=True), QCheckBox()
+        self.summary = Caption(rich=True)
         self.preview = PreviewBox()
         self.places = PlacesInput(self.options)
-        toggled, shown = self.maps.toggled, self.maps.setChecked
-        self.options.bind("maps", toggled, self.maps.isChecked, shown)
         self.results, self.progress = ResultOptions(viewer), progress_bar()
         run_tip = "Denoise the layers; the results are new layers."
         self.run_button = button("Denoise", run_tip, lambda: self.run())
@@ -149,7 +145,6 @@ class FilterPanel(LayerPanel):
                 (self.status,),
                 (self.proof_button,),
                 (self.preview,),
-                (self.maps,),
                 *((box,) for box in self.places.boxes.values()),
                 (self.results,),
                 (self.run_button, self.cancel_button),
@@ -193,11 +188,6 @@ class FilterPanel(LayerPanel):
     def _take_filter(self, _: int = 0) -> None:
         kind = self.filter.kind
         self.axes.set_kind(None if kind is Recommended else kind)
-        offer = offer_of(kind)
-        self.maps.setChecked(False)
-        self.maps.setHidden(offer is None)
-        self.maps.setText("" if offer is None else offer.label)
-        self.maps.setToolTip("" if offer is None else wrapped(offer.tip))
         self._take_settings()
 
     def _take_settings(self) -> None:
@@ -506,7 +496,6 @@ class FilterPanel(LayerPanel):
         self.options.reset()
         self.results.keep_both.setChecked(False)
         self.region.box.setCurrentIndex(0)
-        self.maps.setChecked(False)
         if (layer := self.layer.layer()) is not None:
             known_of(layer).axes = None
         self.offer_axes()

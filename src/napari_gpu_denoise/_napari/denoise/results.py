@@ -10,26 +10,23 @@ from qtpy.QtWidgets import QCheckBox, QWidget
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
-from napari_gpu_denoise._napari.layers.results import NewLayer, add_layer, shines_through
+from napari_gpu_denoise._napari.layers.results import add_layer, shines_through
 from napari_gpu_denoise._napari.parts import button, row_of, wrapped
 from napari_gpu_denoise._napari.tasks import Outcome
 
 _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
 
 
-def add_layers(viewer: Viewer, outcome: Outcome, keep: bool = True) -> None:
-    """Add the result of a run, and its maps.
+def add_result(viewer: Viewer, outcome: Outcome, keep: bool = True) -> None:
+    """Add the result of a run.
 
-    Unless `keep`, they replace those of an earlier run of the filter on the same layer.
+    Unless `keep`, it replaces that of an earlier run of the filter on the same layer.
     """
-    request = outcome.request
-    provenance = outcome.value.result.record.as_dict()
+    request, result = outcome.request, outcome.value.result
     spans = {"rows": request.rows, "columns": request.columns}
-    provenance |= request.alone | {n: [at.start, at.stop] for n, at in spans.items() if at}
-    source = request.placed
-    result = NewLayer("", "image", outcome.value.result.image, source.attributes)
-    for each in (result, *outcome.value.maps):
-        add_layer(viewer, source, each, provenance, keep)
+    record = result.record.as_dict() | request.alone
+    record |= {name: [at.start, at.stop] for name, at in spans.items() if at}
+    add_layer(viewer, request.placed, result.image, record, keep)
 
 
 class ResultOptions(QWidget):
@@ -53,9 +50,9 @@ class ResultOptions(QWidget):
         self.refresh()
 
     def add(self, outcome: Outcome) -> None:
-        """Add the layers of a run as the box says."""
+        """Add the result of a run as the box says."""
         layers, wanted = self._viewer.layers, outcome.request.source.identity
-        add_layers(self._viewer, outcome, self.keep_both.isChecked())
+        add_result(self._viewer, outcome, self.keep_both.isChecked())
         found = [each for each in made_from(wanted, layers) if is_result(each)]
         active = layers.selection.active
         newest = active if active in found else next(reversed(found), None)

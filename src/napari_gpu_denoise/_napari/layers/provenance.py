@@ -22,7 +22,6 @@ FILE_KEY = "napari-gpu-denoise file"  # in the metadata of a layer
 HISTORY = "history"  # in a record: those of the source, a result itself
 SOURCE, SOURCE_ID = "source", "source_id"  # name and identity of the layer it was made from
 TEMPORARY = "temporary"  # what a panel shows the layer for
-MAP = "map"  # title of a map beside a result
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,13 @@ def runs_in(record: Mapping[str, Any]) -> list[dict[str, Any]]:
 def is_result(layer: Layer) -> bool:
     """Return whether a layer is a filtered image: neither a map nor temporary."""
     record = record_of(layer)
-    return "filter" in record and MAP not in record and TEMPORARY not in record
+    return "filter" in record and not map_of(record) and TEMPORARY not in record
+
+
+def map_of(record: Mapping[str, Any]) -> str:
+    """Return which map a filter shows in place of its result; empty for none."""
+    shown = (record.get("settings") or {}).get("show", "image")
+    return "" if shown == "image" else str(shown)
 
 
 def filter_title(record: Mapping[str, Any]) -> str:
@@ -157,7 +162,7 @@ def name_of(record: Mapping[str, Any]) -> str:
 
     napari numbers a name that is taken.
     """
-    words = record.get(SOURCE, ""), filter_title(record), record.get(MAP, "")
+    words = record.get(SOURCE, ""), filter_title(record), map_of(record)
     return " ".join(filter(None, words))
 
 

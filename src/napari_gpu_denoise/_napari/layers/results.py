@@ -1,35 +1,20 @@
-"""Layers of results: filtered images, and maps beside them."""
+"""Layers of results."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
-import napari.layers
 import numpy as np
-from napari.layers import Layer
+from napari.layers import Image, Layer
 from napari.viewer import Viewer
 
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import PLACE, Source, set_changed
 
 # Of records whose result is made anew.
-_SAME = ("filter", "frame", "slice", "rows", "columns", provenance.MAP, provenance.SOURCE_ID)
+_SAME = ("filter", "frame", "slice", "rows", "columns", provenance.SOURCE_ID)
 _COVERING = ("opaque", "translucent", "translucent_no_depth")
-
-
-@dataclass(frozen=True)
-class NewLayer:
-    """A result, or a map with a title such as "classes", as ``viewer.add_<kind>`` takes it.
-
-    `data` have the axes of the source, those of a map without the colours of RGB; `attributes` are
-    how it looks.
-    """
-
-    title: str
-    kind: str
-    data: Any = field(repr=False)
-    attributes: dict[str, Any] = field(repr=False)
 
 
 def shines_through(layer: Layer) -> bool:
@@ -39,36 +24,34 @@ def shines_through(layer: Layer) -> bool:
 
 
 def add_layer(
-    viewer: Viewer,
-    source: Source,
-    new: NewLayer,
-    record: dict[str, Any],
-    keep: bool = True,
+    viewer: Viewer, source: Source, data: Any, record: dict[str, Any], keep: bool = True
 ) -> None:
-    """Add a layer above its source, with its record under `METADATA_KEY`.
+    """Add a result above its source, with its record under `METADATA_KEY`.
 
-    Where the source is itself a result, the records of how it was made are kept, oldest first.
-    Unless `keep`, a layer that the same filter made from the same source, and that still has the
-    name it was given, gets the new data instead.
+    `data` have the axes of the source. Where the source is itself a result, the records of how it
+    was made are kept, oldest first. Unless `keep`, a layer that the same filter made from the same
+    source, and that still has the name it was given, gets the new data instead.
     """
-    attributes = {key: source.attributes[key] for key in PLACE if key in source.attributes}
-    attributes |= new.attributes
     record = {**record, provenance.SOURCE: source.name, provenance.SOURCE_ID: source.identity}
-    if new.title:
-        record[provenance.MAP] = new.title
     if earlier := source.attributes["metadata"].get(provenance.METADATA_KEY):
         record[provenance.HISTORY] = provenance.runs_in(earlier)
+    attributes = dict(source.attributes)
+    if provenance.map_of(record):
+        # Its numbers are no grey levels or colours.
+        data = data[..., 0] if attributes.get("rgb") else data
+        attributes = {name: attributes[name] for name in PLACE if name in attributes}
     attributes["metadata"] = {**source.attributes["metadata"], provenance.METADATA_KEY: record}
     attributes["name"] = provenance.name_of(record)
-    found = None if keep else _earlier(viewer, new, record)
+    found = None if keep else _earlier(viewer, record, data.ndim - bool(attributes.get("rgb")))
     if found is not None:
-        _replace(viewer, found, new, attributes)
+        # How it looks is the user's.
+        set_changed(found, {key: attributes[key] for key in PLACE if key in attributes})
+        found.metadata, found.data, found.visible = attributes["metadata"], data, True
+        viewer.layers.selection.active = found
         return
     shown, place = _shown(viewer, source), _place(viewer, source)
-    attributes["visible"] = shown and new.attributes.get("visible", True)
-    kind = getattr(napari.layers, new.kind.capitalize())
     # napari would otherwise guess from the shape.
-    viewer.layers.insert(place, kind(new.data, multiscale=False, **attributes))
+    viewer.layers.insert(place, Image(data, multiscale=False, visible=shown, **attributes))
 
 
 def _shown(viewer: Viewer, source: Source) -> bool:
@@ -96,28 +79,19 @@ def _place(viewer: Viewer, source: Source) -> int:
     return place
 
 
-def _earlier(viewer: Viewer, new: NewLayer, record: dict[str, Any]) -> Layer | None:
+def _earlier(viewer: Viewer, record: dict[str, Any], axes: int) -> Image | None:
     """Return the newest layer that the same run made; none that was renamed or worked on."""
-    same = [record.get(key) for key in _SAME]
-    axes = new.data.ndim - bool(new.attributes.get("rgb"))
     made = provenance.made_from(record[provenance.SOURCE_ID], viewer.layers)
     for each in reversed(made):
-        known = provenance.record_of(each)
-        fits = type(each).__name__.lower() == new.kind and each.ndim == axes
-        rgb = bool(new.attributes.get("rgb")) == bool(getattr(each, "rgb", False))
-        if [known.get(key) for key in _SAME] == same and fits and rgb:
+        if _run_of(provenance.record_of(each)) == _run_of(record) and each.ndim == axes:
             used = provenance.is_renamed(each) or provenance.made_from(each, viewer.layers)
-            return None if used else each
+            return None if used or not isinstance(each, Image) or each.multiscale else each
     return None
 
 
-def _replace(viewer: Viewer, layer: Layer, new: NewLayer, attributes: dict[str, Any]) -> None:
-    """Give a layer the data of a rerun, and its place; how it looks is the user's."""
-    set_changed(layer, {key: attributes[key] for key in PLACE if key in attributes})
-    layer.metadata, layer.data = attributes["metadata"], new.data
-    if not new.title:
-        layer.visible = True
-        viewer.layers.selection.active = layer
+def _run_of(record: dict[str, Any]) -> list[Any]:
+    """Return what is the same in the records of a run that is made anew."""
+    return [provenance.map_of(record), *map(record.get, _SAME)]
 
 
 def at_places(source: Source, places: dict[int, int]) -> Source:

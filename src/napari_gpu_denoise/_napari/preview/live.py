@@ -27,7 +27,7 @@ from napari_gpu_denoise._napari.preview import compute
 from napari_gpu_denoise._napari.resolve import Resolved, hidden_by
 from napari_gpu_denoise._napari.tasks import Outcome, Task
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.errors import DenoiseError
+from napari_gpu_denoise.errors import DenoiseError, LayerError
 
 _TIP = (
     "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
@@ -383,6 +383,8 @@ class LivePreview(QObject):
     def _final(self, layer: Image, request: Any) -> compute.PreviewRequest:
         """Return the preview of a layer with the settings of the panel."""
         run, memory = request.run, request.memory
+        if run.filter.yields_map:
+            raise LayerError("A map is shown after a run, not in a preview.")
         if memory is None:
             # The noise is given; what is known of the pixels is kept all the same.
             memory = memory_of(layer, "given", run.axes, run.correct, run.nonfinite)
