@@ -89,8 +89,8 @@ def test_objects_in_a_region_are_told():
         assert note.startswith("the region is not flat: its parts differ by ")
         within = float(note.partition("it is about ")[2].partition(")")[0])
         assert within == pytest.approx(10, rel=0.1)
-        said = measuring.Measurement(found, None).verdict
-        assert said == "The region is not flat: draw it where there is no object"
+        said = measuring.verdict(found)
+        assert said == "The region is not flat: draw it where there is no object."
     image = np.stack([noise, noise + objects])
     assert "not flat" in flat_noise(image, "CYX").reason
     assert flat_noise(noise, "YX").notes == ()

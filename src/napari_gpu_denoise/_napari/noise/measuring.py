@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ import numpy as np
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
 from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.run import NoiseRequest
-from napari_gpu_denoise.assessment.recommend import Advice, recommend
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
@@ -214,22 +212,11 @@ def _spectrum(plane: np.ndarray) -> NoiseSpectrum | None:
         return None
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """An estimate of noise, and the filter that is recommended, if there is a device."""
-
-    estimate: NoiseEstimate
-    advice: Advice | None
-
-    @property
-    def verdict(self) -> str:
-        """The model, and what is recommended, in one line."""
-        verdict, advice = self.estimate.verdict(), self.advice
-        if self.estimate.reason == UNEVEN:
-            return f"{UNEVEN.capitalize()}: draw it where there is no object"
-        if advice is None or not any(self.estimate.sigma):
-            return verdict
-        return f"{verdict}; recommended: {advice.filter.title}, because {advice.reason}"
+def verdict(estimate: NoiseEstimate) -> str:
+    """Return an estimate in one line."""
+    uneven = f"{UNEVEN}: draw it where there is no object"
+    words = uneven if estimate.reason == UNEVEN else estimate.verdict()
+    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _noise_of_layer(request: NoiseRequest, progress: Progress) -> list[tuple[NoiseModel, float]]:
@@ -255,7 +242,7 @@ def _noise_of_layer(request: NoiseRequest, progress: Progress) -> list[tuple[Noi
     return list(zip(models, factors * (count if len(factors) == 1 else 1), strict=True))
 
 
-def measure(request: NoiseRequest, progress: Progress) -> Measurement:
+def measure(request: NoiseRequest, progress: Progress) -> NoiseEstimate:
     """Measure noise.
 
     Lazy data can be stopped before each plane is read; other data do not take long.
@@ -264,10 +251,5 @@ def measure(request: NoiseRequest, progress: Progress) -> Measurement:
     data, part = request.source.data, request.part
     data = LazyArray(data, progress, part.index) if is_lazy(data) else data[part.index]
     if request.flat:
-        estimate = flat_noise(data, part.axes, request.model, _noise_of_layer(request, progress))
-    else:
-        estimate = estimate_noise(data, part.axes, request.model, device=request.device)
-    advice = None
-    with suppress(DenoiseError):
-        advice = recommend(data, part.axes, noise=estimate, device=request.device)
-    return Measurement(estimate, advice)
+        return flat_noise(data, part.axes, request.model, _noise_of_layer(request, progress))
+    return estimate_noise(data, part.axes, request.model, device=request.device)

@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.layers import regions
 from napari_gpu_denoise._napari.layers.source import MOVES
 from napari_gpu_denoise._napari.model import FLAT, memory_of
 from napari_gpu_denoise._napari.noise import plots, rows
-from napari_gpu_denoise._napari.noise.measuring import Measurement, measure
+from napari_gpu_denoise._napari.noise.measuring import measure, verdict
 from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.run import NoiseRequest
@@ -56,10 +56,9 @@ class NoiseResult(QWidget):
         for plot in self.plots():
             plot.show_series(())
 
-    def show_measurement(self, measured: Measurement, planes: str) -> None:
+    def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
         """Show an estimate and its verdict; `planes` names those that were read."""
-        estimate, verdict = measured.estimate, measured.verdict
-        self.verdict.setText(f"<b>{html.escape(verdict[:1].upper() + verdict[1:])}.</b>")
+        self.verdict.setText(f"<b>{html.escape(verdict(estimate))}</b>")
         self.rows.setText(rows.as_html(rows.table(estimate, planes)))
         self.verdict.show()
         self.rows.show()
@@ -139,7 +138,7 @@ class NoisePanel(LayerPanel):
 
     def estimate(self) -> NoiseEstimate | None:
         """Return the estimate shown, or None."""
-        return None if self._outcome is None else self._outcome.value.estimate
+        return None if self._outcome is None else self._outcome.value
 
     def measure(self, _: object = None) -> None:
         """Measure again once the settings stop changing; until then the old values stay."""
@@ -171,9 +170,7 @@ class NoisePanel(LayerPanel):
 
     def python_code(self) -> str:
         """Return Python code that measures, and filters with the result."""
-        advice = self._outcome and self._outcome.value.advice
-        name = advice.filter.name if advice else BM3D.name
-        return noise_call(self._request(), name, self.estimate())
+        return noise_call(self._request(), BM3D.name, self.estimate())
 
     def _request(self) -> NoiseRequest:
         source, axes = self.captured(), self.axes.axes()
@@ -219,7 +216,7 @@ class NoisePanel(LayerPanel):
             self._give_up(outcome.error)
             return
         self._outcome = outcome
-        self.result.show_measurement(outcome.value, _planes(outcome))
+        self.result.show_estimate(outcome.value, _planes(outcome))
         self.use_button.setEnabled(True)
         self.say("")
         self._keep(outcome)
@@ -230,11 +227,9 @@ class NoisePanel(LayerPanel):
         if request.part.place or request.flat or request.model != AUTO or layer is None:
             return
         # Runs do not look for structured noise.
-        notes = tuple(
-            n for n in outcome.value.estimate.notes if getattr(n, "code", "") != "structured"
-        )
+        notes = tuple(n for n in outcome.value.notes if getattr(n, "code", "") != "structured")
         memory = request.memory
-        memory.estimate = memory.estimate or replace(outcome.value.estimate, notes=notes)
+        memory.estimate = memory.estimate or replace(outcome.value, notes=notes)
 
     def _give_up(self, error: Exception) -> None:
         self._settling.stop()
@@ -256,5 +251,5 @@ def _planes(outcome: Outcome) -> str:
         for at, letter in zip(spans, part.axes, strict=True)
         if letter not in "YX"
     )
-    read = f"{outcome.value.estimate.planes} of {total} plane{'s' * (total != 1)}"
+    read = f"{outcome.value.planes} of {total} plane{'s' * (total != 1)}"
     return f"{read}; {part.place}" if part.place else read
