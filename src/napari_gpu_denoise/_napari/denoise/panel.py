@@ -23,6 +23,7 @@ from napari_gpu_denoise._napari.layers.provenance import identity
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
+from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import (
     Caption,
@@ -342,7 +343,7 @@ class FilterPanel(LayerPanel):
         """Show what is recommended, where that is chosen, or begin to find out."""
         asked = self.filter.kind is Recommended
         advised = self.advised() if asked else ()
-        words = advice_in_words([each.name for each in self.model.layers], advised)
+        words = advice_as_html([each.name for each in self.model.layers], advised)
         summary = self.filter.kind.summary
         self.summary.setText(words or html.escape(summary, quote=False))
         if asked:
@@ -529,28 +530,11 @@ class FilterPanel(LayerPanel):
         return snippets.command_with_remarks(self.request())
 
 
-def advice_in_words(names: Sequence[str], advice: Sequence[Advice]) -> str:
-    """Return the advice on layers as rich text; once where it is the same for all."""
-    if not advice:
-        return ""
-    if len({(each.choice, each.reason) for each in advice}) == 1:
-        noise = " / ".join(dict.fromkeys(each.noise for each in advice))
-        told = [_of_one(advice[0], noise)]
-    else:
-        told = [
-            f"<b>{html.escape(name)}</b><br>{_of_one(each, each.noise)}"
-            for name, each in zip(names, advice, strict=True)
-        ]
-    told += map(html.escape, dict.fromkeys(hint for each in advice for hint in each.hints))
-    return "".join(f"<p style='margin: 0 0 6px 0'>{each}</p>" for each in told)
-
-
-def _of_one(advice: Advice, noise: str) -> str:
-    image, reason, chosen = map(html.escape, (advice.image, advice.reason, advice.choice))
-    if not any(advice.estimate.sigma):
-        return f"{image}. {reason[:1].upper()}{reason[1:]}."
-    name, _, rest = chosen.partition(", ")
-    return (
-        f"{image}; {html.escape(noise)}.</p><p style='margin: 0 0 6px 0'>"
-        f"<b>{name}</b>{', ' + rest if rest else ''}, because {reason}."
-    )
+def advice_as_html(names: Sequence[str], advice: Sequence[Advice]) -> str:
+    """Return the advice on layers as tables; as one where it is the same for all."""
+    same, tables = len({(each.choice, each.reason) for each in advice}) == 1, []
+    for name, each in zip(names[:1] if same else names, advice, strict=not same):
+        rows = [Row("Image", each.image if same else f"{name}: {each.image}")]
+        rows += [Row("Noise", each.noise), Row("Filter", each.choice), Row("Reason", each.reason)]
+        tables.append(as_html([*rows, *(Row("Note", hint) for hint in each.hints)]))
+    return "".join(tables)
