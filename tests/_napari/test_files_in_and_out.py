@@ -96,19 +96,11 @@ def test_channels_of_ome_are_layers_with_names_colours_scale_and_units(five_d):
     assert [layer[1]["colormap"] for layer in layers] == ["#0000ff", "#00ff00"]
 
 
-@pytest.mark.parametrize(
-    ("names", "colours"),
-    [
-        (("EGFP", "mCherry"), ["green", "red"]),
-        (("Hoechst 33342", "Alexa Fluor 488", "TRITC", "Cy5"), ["blue", "green", "red", "magenta"]),
-        (("first", "second"), ["magenta", "green"]),
-        (("DAPI", "Brightfield", "third"), ["blue", "gray", "cyan"]),
-    ],
-)
-def test_colours_by_the_names_of_channels(tmp_path, names, colours):
-    path = tmp_path / "named.ome.tif"
-    metadata = {"axes": "CYX", "Channel": {"Name": list(names)}}
-    tifffile.imwrite(path, noise(len(names), 20, 24), metadata=metadata, photometric="minisblack")
+@pytest.mark.parametrize("colours", [["magenta", "green"], ["cyan", "yellow", "magenta"]])
+def test_colours_of_channels_without_any_are_those_of_napari(tmp_path, colours):
+    path = tmp_path / "plain.ome.tif"
+    image = noise(len(colours), 20, 24)
+    tifffile.imwrite(path, image, metadata={"axes": "CYX"}, photometric="minisblack")
     assert [attributes["colormap"] for _, attributes, _ in read(str(path))] == colours
 
 

@@ -338,13 +338,6 @@ class RegionInput(QWidget):
         """Return the choice."""
         return RegionChoice(self.box.currentData(), self.shapes.layer())
 
-    def show_region(self, region: RegionChoice) -> None:
-        """Choose a region."""
-        self.box.setCurrentIndex(max(0, self.box.findData(region.kind)))
-        if region.shapes is not None:
-            self.refresh()
-            self.shapes.choose(region.shapes)
-
     def refresh(self) -> None:
         """List the Shapes layers of the viewer."""
         shapes = [each for each in self._viewer.layers if isinstance(each, Shapes)]

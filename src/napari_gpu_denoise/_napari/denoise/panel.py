@@ -161,7 +161,6 @@ class FilterPanel(LayerPanel):
         self.model.events.connect(self.draw)
         self.model.events.noise.connect(self._keep_noise)
         self.options.noise.wanted.connect(self.show_noise)
-        self.options.device.listed.connect(self._warm_up)
         self.options.device.listed.connect(self._on_listed)
         self.region.changed.connect(self._follow_region)
         self.region.shapes.chosen.connect(self._follow_region)
@@ -239,18 +238,16 @@ class FilterPanel(LayerPanel):
         self.region.refresh()
         self.results.refresh()
 
-    def _on_listed(self) -> None:
-        self._said = None
-        self.draw()
-
     def _on_preferences(self, _: object = None) -> None:
         self.options.device.explain()
         self.draw()
 
-    def _warm_up(self) -> None:
+    def _on_listed(self) -> None:
         """Build kernels for a GPU while the user looks at the panel."""
         from napari_gpu_denoise.opencl.device import choose
 
+        self._said = None
+        self.draw()
         with suppress(DenoiseError):
             device = choose(self.options.device.device())
             Loading(partial(warm_up, self.form.settings(), device), lambda _: None, self)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,16 +25,7 @@ LayerData = tuple[Any, dict[str, Any], str]
 
 _COLOURS = (2, 6)  # RGB and YCbCr, photometric interpretations of a TIFF
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
-# Where a file names no colours: those of what is named in its channels, else napari's.
-_DYES = {
-    "gray": r"bright|phase|\bdic\b|transm",
-    "blue": r"dapi|hoechst|bfp|(alexa|af).*(350|405)",
-    "cyan": r"cfp|cerulean|turquoise",
-    "green": r"gfp|fitc|neongreen|clover|gcamp|(alexa|af).*488",
-    "yellow": r"yfp|venus|citrine",
-    "red": r"rfp|cherry|scarlet|tomato|tritc|texas|cy3|(alexa|af).*(546|555|561|568|594)",
-    "magenta": r"cy5|far.?red|(alexa|af).*(633|647)",
-}
+# Where a file names no colours, as napari has them.
 _TWO, _MORE = ("magenta", "green"), ("cyan", "yellow", "magenta", "red", "green", "blue")
 
 
@@ -163,15 +153,9 @@ def _made(history: Sequence[dict], channel: int) -> dict[str, Any]:
 
 def _colours_of(channels: list[Channel]) -> list[str]:
     """Return the colours of channels; grey for white, or for one channel without a colour."""
-    if len(channels) == 1:
-        named = ["gray"]
-    else:
-        dyes = _DYES.items()
-        named = [next((c for c, d in dyes if re.search(d, e.name, re.I)), "") for e in channels]
-    left = [c for c in (_TWO if len(channels) == 2 else _MORE) if c not in named] or ["gray"]
-    found = [c or left[named[:k].count("") % len(left)] for k, c in enumerate(named)]
+    usual = {1: ("gray",), 2: _TWO}.get(len(channels), _MORE)
     told = [each.colour.replace("#ffffff", "gray") for each in channels]
-    return [known or own for known, own in zip(told, found, strict=True)]
+    return [known or usual[k % len(usual)] for k, known in enumerate(told)]
 
 
 def _looks(channel: Channel, colour: str, count: int) -> dict[str, Any]:
