@@ -280,6 +280,8 @@ class FilterPanel(LayerPanel):
         resolved, layer, axes = self.resolved(), self.layer.layer(), self.known_axes()
         self._advise(resolved)
         settings = self.model.settings
+        if isinstance(resolved, Resolved):
+            settings = resolved.requests[0].run.filter
         if not isinstance(settings, DenoiseError):
             self.options.noise.set_unused(settings.sigma_unused)
         self.places.offer(layer, axes, self._viewer.dims)
@@ -288,8 +290,8 @@ class FilterPanel(LayerPanel):
             text = f"{voxel} (of the layer)" if voxel else ""
             self.form.controls["voxel"].native.setPlaceholderText(text)
         if isinstance(resolved, Resolved):
-            first = resolved.requests[0]
-            self.options.noise.explain(first.memory and first.memory.known(first.run.filter))
+            memory = resolved.requests[0].memory
+            self.options.noise.explain(memory and memory.known(settings))
             self._name_button(resolved.what)
         if resolved.key != self._said and not self._busy:
             self._said = resolved.key
@@ -340,11 +342,12 @@ class FilterPanel(LayerPanel):
         """Show what is recommended, where that is chosen, or begin to find out."""
         asked = self.filter.kind is Recommended
         advised = self.advised() if asked else ()
-        words = advice_as_html([each.name for each in self.model.layers], advised)
-        summary = self.filter.kind.summary
-        self.summary.setText(words or html.escape(summary, quote=False))
+        words = html.escape(self.filter.kind.summary, quote=False)
         if asked:
+            words = advice_as_html([each.name for each in self.model.layers], advised)
             self.filter.advise(advised[0].filter if advised else None)
+        if words != self.summary.text():
+            self.summary.setText(words)
         if isinstance(resolved, Problem) and isinstance(resolved.error, NotLookedAt):
             self._looks_soon.start()
 
