@@ -12,7 +12,7 @@ from typing import Any
 import napari.viewer
 from qtpy.QtCore import QTimer
 
-from napari_gpu_denoise._napari import docks, preferences, snippets
+from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
 from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
@@ -25,24 +25,8 @@ from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
 from napari_gpu_denoise._napari.noise.rows import Row, as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import (
-    Caption,
-    button,
-    form_layout,
-    progress_bar,
-    row_of,
-    ruler,
-    settling_timer,
-)
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
-from napari_gpu_denoise._napari.resolve import (
-    NotLookedAt,
-    Problem,
-    Resolved,
-    advise,
-    look_at,
-    resolve,
-)
+from napari_gpu_denoise._napari.resolve import NotLookedAt, Problem, Resolved
 from napari_gpu_denoise._napari.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft, words_of
 from napari_gpu_denoise._napari.wording import duration
@@ -85,20 +69,20 @@ class FilterPanel(LayerPanel):
         self.options = RunOptions(self, NoiseInput(), model=self.model)
         tip = "The filter, whose settings are below. Recommended: the one that suits the layer."
         self.filter = FilterChoice(tip, "")
-        self.summary = Caption(rich=True)
+        self.summary = parts.Caption(rich=True)
         self.preview = PreviewBox()
         self.places = PlacesInput(self.options)
-        self.results, self.progress = ResultOptions(viewer), progress_bar()
+        self.results, self.progress = ResultOptions(viewer), parts.progress_bar()
         run_tip = "Denoise the layers; the results are new layers."
-        self.run_button = button("Denoise", run_tip, lambda: self.run())
-        self.cancel_button = button("Cancel", "Stop; add no layer.", lambda: self.cancel())
-        self.proof_button = button(
+        self.run_button = parts.button("Denoise", run_tip, lambda: self.run())
+        self.cancel_button = parts.button("Cancel", "Stop; add no layer.", lambda: self.cancel())
+        self.proof_button = parts.button(
             "Take it for noise",
             "Denoise again, and remove what may be noise or fine texture.",
             self._take_for_noise,
         )
-        self.reset_button = button("Reset to defaults", "Reset everything except the layer.")
-        self.batch_button = button(
+        self.reset_button = parts.button("Reset to defaults", "Reset everything except the layer.")
+        self.batch_button = parts.button(
             "Many files …", "Open the panel Batch with this filter, these settings and this noise."
         )
         self.add_code_button("for the same run")
@@ -106,10 +90,10 @@ class FilterPanel(LayerPanel):
         strengths = self.options.strength.around
         self.live = LivePreview(viewer, self.preview, self.ready, strengths, self)
         self.runs = Task(self, denoise_layer)
-        self._looking = Task(self, advise, self.title, alone=True)
+        self._looking = Task(self, resolve.advise, self.title, alone=True)
         self._run_when_looked = False
-        self._settled = settling_timer(self, _SETTLED, self.draw)
-        self._looks_soon = settling_timer(self, _SETTLED, self._look)
+        self._settled = parts.settling_timer(self, _SETTLED, self.draw)
+        self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
         self._unproven = ""  # name of the model of noise that was not proven
         self._count = 0  # of the runs that were started together
@@ -135,11 +119,11 @@ class FilterPanel(LayerPanel):
         head = with_guide(self.summary, self._page)
         where = {"Filter": self.filter.box, "Image": self.layer, "Axes": self.axes}
         where["Region"] = self.region
-        reset = row_of(self.batch_button, self.reset_button, before=True)
-        top = form_layout({**where, **self.options.rows})
+        reset = parts.row_of(self.batch_button, self.reset_button, before=True)
+        top = parts.form_layout({**where, **self.options.rows})
         section = self.options.section
         self.arrange(
-            (head, top, ruler(), self.filter, section, self.assess, reset),
+            (head, top, parts.ruler(), self.filter, section, self.assess, reset),
             (
                 # Above the buttons, which then stay where they are, however long the text.
                 (self.progress,),
@@ -258,7 +242,7 @@ class FilterPanel(LayerPanel):
         """Return what the panel would do as it is set."""
         if self.layer.layers():
             self.captured()  # its axes may have changed
-        return resolve(self.model, self._viewer.layers, self._viewer.dims)
+        return resolve.resolve(self.model, self._viewer.layers, self._viewer.dims)
 
     def ready(self) -> Resolved:
         """Return what the panel would do; raises `DenoiseError` if something does not fit."""
@@ -336,7 +320,7 @@ class FilterPanel(LayerPanel):
         return found if all(isinstance(each, Advice) for each in found) else ()
 
     def _looks(self) -> list[Any]:
-        return [look_at(self.model, each, self._viewer.dims) for each in self.model.layers]
+        return [resolve.look_at(self.model, each, self._viewer.dims) for each in self.model.layers]
 
     def _advise(self, resolved: Resolved | Problem) -> None:
         """Show what is recommended, where that is chosen, or begin to find out."""
