@@ -299,9 +299,12 @@ class FilterPanel(LayerPanel):
         if isinstance(resolved, Problem):
             soon = not self.model.layers or isinstance(resolved.error, NotLookedAt)
             self.say(self.worded(resolved.error), "" if soon else "Not ready.")
-        elif self.options.device.box.count() > 1:
+            return
+        words = ""
+        if self.options.device.box.count() > 1:  # the devices are known
             with suppress(DenoiseError):
-                self.say(resolved.expected(choose_devices(self.options.device.device())))
+                words = resolved.expected(choose_devices(self.options.device.device()))
+        self.say(words)
 
     # --- recommendations --------------------------------------------------------------------------
 
@@ -516,7 +519,7 @@ class FilterPanel(LayerPanel):
 
 def advice_as_html(names: Sequence[str], advice: Sequence[Advice]) -> str:
     """Return the advice on layers as tables; as one where it is the same for all."""
-    same, tables = len({(each.choice, each.reason) for each in advice}) == 1, []
+    same, tables = len({(each.choice, each.reason) for each in advice}) < 2, []
     for name, each in zip(names[:1] if same else names, advice, strict=not same):
         rows = [Row("Image", each.image if same else f"{name}: {each.image}")]
         rows += [Row("Noise", each.noise), Row("Filter", each.choice), Row("Reason", each.reason)]
