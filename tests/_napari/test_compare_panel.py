@@ -217,6 +217,7 @@ def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switc
     curtains = [each for each in temporary(viewer) if each.name.startswith("curtain")]
     for curtain, before, after in zip(curtains, (first, second), results, strict=True):
         expected = np.where(np.arange(60) < 30, before.data, after.data)
+        expected[:, 30] = 200  # the line
         assert_array_equal(curtain.data[...], expected)
     assert visible([first, second, *results]) == [False] * 4
     # One residual, that of the selected channel.
