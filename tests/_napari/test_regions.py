@@ -89,8 +89,8 @@ def test_a_rectangle_in_world_coordinates():
     here = dims_at(4, 1, 0, 0)
     part = drawn_in(layer, "TCYX", shapes, here)
     assert (part.axes, part.code) == ("TCYX", "[:, :, 4:10, 8:20]")
-    plane = drawn_in(layer, "TCYX", shapes, here, 3, one_plane=True)
-    assert plane.code == "[2, 3, 4:10, 8:20]"
+    plane = drawn_in(layer, "TCYX", shapes, here, one_plane=True)
+    assert plane.code == "[2, :, 4:10, 8:20]"
 
 
 def test_a_rectangle_knows_the_plane_it_was_drawn_on():

@@ -112,12 +112,13 @@ def resolve(model: PanelModel, layers: Sequence[Layer], dims: Dims) -> Resolved 
 def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) -> Request:
     """Return the run of one of the layers of a panel; raises `DenoiseError` if it does not fit."""
     taken, axes = source.capture(layer), axes_for(model, layer, dims)
-    context = Context(axes, tuple(taken.data.shape))
+    shape = tuple(taken.data.shape)
+    context = Context(axes, (*shape[:-1], 3) if taken.alpha else shape)
     if isinstance(settings, Recommended):
         settings = advice_on(look_at(model, layer, dims)).filter
     if "voxel" in settings.as_dict() and not settings.voxel:
         settings = replace(settings, voxel=source.voxel_of(layer, axes))
-    run = model.run(settings, axes, 3 if taken.alpha else context.channels)
+    run = model.run(settings, axes, context.channels)
     alone = {letter: place_alone(model, layer, axes, letter, dims) for letter in _ALONE}
     spans: dict[str, slice] = {}
     if not model.region.whole:
