@@ -1,6 +1,6 @@
 """Make the sample stacks of this folder again: seeded, with NumPy, and with the truth known.
 
-    python sample_data/make_samples.py            # writes the three samples beside this file
+    python sample_data/make_samples.py            # writes the four samples beside this file
     python sample_data/make_samples.py --truth    # and the clean stack of each as NAME_truth.tif
 
 Each function below returns the clean stack (float32, grey levels of the sample) and the noisy one,
@@ -10,11 +10,14 @@ so that a result can be scored: ``clean, noisy = fluorescence()``.
 from __future__ import annotations
 
 import argparse
+import gzip
 import uuid
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import tifffile
+from scipy import ndimage
 
 HERE = Path(__file__).resolve().parent
 
@@ -28,6 +31,10 @@ READ_NOISE = 2.4  # photoelectrons, standard deviation
 OME_UUID = uuid.uuid5(uuid.NAMESPACE_DNS, "mri.napari-gpu-denoise")
 
 RICIAN_SIGMA = 36.0  # standard deviation of the real and of the imaginary part, grey levels
+
+# Diffusion series: the same kind of noise; volumes without and with weighting, s/mm².
+DIFFUSION_SIGMA = 10.0
+UNWEIGHTED, WEIGHTED, B_VALUE = 3, 30, 1000
 
 
 def bell(shape, sigma_y, sigma_x):
@@ -218,6 +225,56 @@ def ultrasound(seed=20263, frames=24, shape=(208, 176), dynamic_range=55.0):
     return clean, noisy
 
 
+def weighting():
+    """b values (33,) and unit vectors (33, 3), evenly spread over half a sphere by a spiral."""
+    height = (np.arange(WEIGHTED) + 0.5) / WEIGHTED
+    angle = np.pi * (1 + np.sqrt(5)) * WEIGHTED * height
+    across = np.sqrt(1 - height**2)
+    vectors = np.stack([across * np.cos(angle), across * np.sin(angle), height], axis=1)
+    bvals = np.repeat([0, B_VALUE], [UNWEIGHTED, WEIGHTED])
+    return bvals, np.concatenate([np.zeros((UNWEIGHTED, 3)), vectors])
+
+
+def diffusion(seed=20264, shape=(20, 48, 48)):
+    """A head with fibres that cross, without and with diffusion weighting; DZYX, uint8.
+
+    White matter has tensors of 1.7 and 0.3 µm²/ms along one fibre or two, grey matter diffuses by
+    0.8 and fluid by 3 in all directions.
+    """
+    rng = np.random.default_rng(seed)
+    half = np.array(shape)[:, None, None, None] / 2
+    z, y, x = (np.indices(shape) + 0.5 - half) / half
+    radius = np.sqrt((0.75 * z) ** 2 + (y / 0.92) ** 2 + (x / 0.78) ** 2)
+
+    def soft(depth, width):
+        return 1 / (1 + np.exp(-depth / width))
+
+    def field(width):
+        smooth = ndimage.gaussian_filter(rng.standard_normal(shape), width)
+        return smooth / smooth.std()
+
+    def fibre():
+        vector = np.stack([field(7) for _ in range(3)], axis=-1)
+        return vector / np.linalg.norm(vector, axis=-1, keepdims=True)
+
+    folds = 0.09 * field(2.2)
+    ventricles = np.hypot((np.abs(x) - 0.16) / 0.1, np.hypot(y / 0.4, z / 0.6))
+    inside, fluid = soft(1 - radius, 0.015), soft(1 - ventricles, 0.08)
+    fluid = np.maximum(fluid, soft(radius - 0.93, 0.015))
+    white = (1 - fluid) * soft(0.68 + folds - radius, 0.02)
+    grey = 1 - fluid - white
+    first, second = fibre(), fibre()
+    crossing = 0.5 * soft(field(5) - 0.4, 0.1)  # share of the second fibre
+    clean = np.empty((UNWEIGHTED + WEIGHTED, *shape), np.float32)
+    for number, (b, vector) in enumerate(zip(*weighting(), strict=True)):
+        along = [np.exp(-1e-3 * b * (0.3 + 1.4 * (axis @ vector) ** 2)) for axis in (first, second)]
+        told = white * ((1 - crossing) * along[0] + crossing * along[1])
+        told += 1.3 * grey * np.exp(-0.8e-3 * b) + 2.2 * fluid * np.exp(-3e-3 * b)
+        clean[number] = 100 * inside * told
+    real, imaginary = DIFFUSION_SIGMA * rng.standard_normal((2, *clean.shape))
+    return clean, np.rint(np.hypot(clean + real, imaginary)).clip(0, 255).astype(np.uint8)
+
+
 def write_imagej(path, stack, pixel, unit, interval):
     """Write a TYX stack as an ImageJ hyperstack with pixel size (y, x) and frame interval."""
     tifffile.imwrite(
@@ -247,6 +304,17 @@ def write_ome(path, stack, voxel, unit):
     )
 
 
+def write_nifti(path, series, voxel):
+    """Write a DZYX series as NIfTI with voxel size (z, y, x) in mm, and its tables beside it."""
+    image = nibabel.Nifti1Image(series.T, np.diag([*voxel[::-1], 1]))
+    image.header.set_xyzt_units("mm")
+    path.write_bytes(gzip.compress(image.to_bytes(), 9, mtime=0))
+    bvals, vectors = weighting()
+    stem = path.name.partition(".")[0]
+    np.savetxt(path.with_name(f"{stem}.bval"), bvals[None], "%d")
+    np.savetxt(path.with_name(f"{stem}.bvec"), vectors.T, "%.6f")
+
+
 def main():
     """Write the samples, and the truth of each if asked."""
     parser = argparse.ArgumentParser(description="Make the sample stacks again.")
@@ -264,6 +332,10 @@ def main():
     if given.truth:
         write_imagej(given.folder / "ultrasound_truth.tif", clean, (0.18, 0.2), "mm", 0.04)
     write_ome(given.folder / "mri.ome.tif", mri()[1], (2.2, 2.0, 2.0), "mm")
+    clean, noisy = diffusion()
+    write_nifti(given.folder / "diffusion.nii.gz", noisy, (2.5, 2.5, 2.5))
+    if given.truth:
+        write_nifti(given.folder / "diffusion_truth.nii.gz", clean, (2.5, 2.5, 2.5))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from napari_gpu_denoise.run.ledger import Ledger
 from scenes import SMALL_PARTS, noisy, small
 from zarr_stores import write_store
 
-PLAIN = small(gd.NLMeans)
+PLAIN, SERIES = small(gd.NLMeans), gd.Subspace(filter="bm3d", filter_profile="fast")
 
 
 @contextlib.contextmanager
@@ -49,7 +49,7 @@ def parts_written(stop_at: int | None = None, cancel: threading.Event | None = N
         yield wrote
 
 
-def run_until_killed(source: str, target: str) -> None:
+def run_until_killed(source: str, target: str, name: str) -> None:
     """Run, and kill this process when some parts are written."""
     request.USUAL_LIMITS = SMALL_PARTS
 
@@ -57,16 +57,17 @@ def run_until_killed(source: str, target: str) -> None:
         if step.done == 4:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    gd.run_batch(source, PLAIN, 20.0, output=target, progress=progress)
+    (settings,) = (one for one in (PLAIN, SERIES) if one.name == name)
+    gd.run_batch(source, settings, 20.0, output=target, progress=progress)
 
 
-def check_killed(source, target) -> None:
+def check_killed(source, target, name: str = PLAIN.name) -> None:
     """Do so in another process."""
     if os.name == "nt":
         pytest.skip("no SIGKILL")
     script = "import sys; from files.interrupted import run_until_killed as run; run(*sys.argv[1:])"
     known = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    command = [sys.executable, "-c", script, str(source), str(target)]
+    command = [sys.executable, "-c", script, str(source), str(target), name]
     assert subprocess.run(command, env=known, check=False).returncode == -signal.SIGKILL
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from napari_gpu_denoise import NLMeans, denoise, estimate_noise
+from napari_gpu_denoise import NLMeans, Rician, bm4d, cli, denoise, estimate_noise
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, samples
 
@@ -29,7 +29,7 @@ def made():
 def test_file_is_as_described(name):
     known = samples.info(name)
     picture = formats.read(samples.path(name))
-    assert picture.data.ndim == 3
+    assert picture.data.ndim == 3 + (name == "diffusion")
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert f"`{known.file}`" in text
     assert known.licence.split("-")[0] in text
@@ -59,6 +59,9 @@ def test_the_noise_of_each_sample_is_found(made):
     magnitudes = measured("mri", "ZYX")
     assert magnitudes.name == "rician"
     assert magnitudes.sigma[0] == pytest.approx(made.RICIAN_SIGMA, rel=0.03)
+    series = estimate_noise(formats.read(samples.path("diffusion")).pixels, "DZYX")
+    assert series.name == "rician"
+    assert series.sigma[0] == pytest.approx(made.DIFFUSION_SIGMA, rel=0.03)
     speckle = measured("ultrasound", "TYX")
     assert speckle.name == "correlated"
     assert not speckle.white
@@ -73,3 +76,15 @@ def test_sigma_said_is_worth_giving(made):
             np.mean((image.astype(float) - clean[plane]) ** 2) for image in (noisy[plane], out)
         )
         assert after < 0.75 * before, name
+
+
+def test_a_series_comes_with_its_tables_and_is_filtered_better_than_its_volumes(made, tmp_path):
+    assert cli.main(["sample", "diffusion", "-o", str(tmp_path)]) == 0
+    path, target = tmp_path / "diffusion.nii.gz", tmp_path / "clean.nii.gz"
+    assert cli.main(["subspace", str(path), "-o", str(target)]) == 0
+    for end in (".bval", ".bvec"):
+        assert (tmp_path / f"clean{end}").read_bytes() == (FOLDER / f"diffusion{end}").read_bytes()
+    clean, noisy = made.diffusion()
+    results = formats.read(target).pixels, bm4d(noisy, noise=Rician(10.0), axes=".ZYX")
+    together, apart = (float(np.mean(np.square(one - clean))) for one in results)
+    assert together < 0.7 * apart

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from files.interrupted import PLAIN, Place, check_killed
+from files.interrupted import PLAIN, SERIES, Place, check_killed
 from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import resuming
@@ -44,6 +44,7 @@ CASES = {
     "video of channels, float": ("TCYX", (30, 2, 24, 26), "float32", VIDEO, {}),
     "frames": ("TYX", (6, 33, 37), "uint8", PLAIN, {}),
     "planes": ("ZYX", (6, 33, 37), "float64", PLAIN, {}),
+    "measurements": ("CZYX", (8, 6, 24, 26), "uint16", SERIES, {}),
     "wide range": ("TYX", (50, 24, 26), "int32", VIDEO, {"sigma": 20.0}),
 }
 OF_NOISE = {
@@ -125,13 +126,15 @@ def test_a_run_that_fails_in_the_middle_of_a_part_is_resumed(place, monkeypatch)
     place.check_as_uninterrupted()
 
 
-def test_a_killed_run_is_resumed(place):
+@pytest.mark.parametrize("settings", [PLAIN, SERIES], ids=["planes", "measurements"])
+def test_a_killed_run_is_resumed(place, settings):
     """Killed in earnest when some parts are written; the rest is done by this process."""
-    place.write()
-    check_killed(place.input, place.output)
+    image = noisy(8, 6, 33, 37, dtype="uint16") if settings is SERIES else None
+    place.write(image, "CZYX" if settings is SERIES else "ZYX")
+    check_killed(place.input, place.output, settings.name)
     assert not place.complete and place.unfinished
-    assert not {0, 1, 2} & set(place.resumed())
-    place.check_as_uninterrupted()
+    assert not {0, 1, 2} & set(place.resumed(settings))
+    place.check_as_uninterrupted(settings)
 
 
 @pytest.mark.parametrize("tail", [b"", bytes(300), b"0123456789abcdef [5, [0, 0"])

@@ -153,6 +153,38 @@ def test_the_floor_of_magnitudes_is_removed():
     assert abs(float((made - clean).mean())) < 0.1 * abs(float((series - clean).mean()))
 
 
+def magnitudes(clean: np.ndarray) -> np.ndarray:
+    imaginary = SIGMA * np.random.default_rng(5).standard_normal(clean.shape)
+    return np.hypot(noisy(clean), imaginary).astype(np.float32)
+
+
+def test_magnitudes_that_are_bright_are_recognised():
+    """A single one shows no law of magnitudes, but all together lack values below 0."""
+    clean = 0.3 * scene(24, (64, 64)) + 55
+    made = gd.denoise(magnitudes(clean), FAST, axes="DYX")
+    assert "values below 0 are missing" in made.record.sigma_source
+    assert made.record.noise[0] == {"model": "rician", "sigma": pytest.approx(SIGMA, rel=0.05)}
+    assert abs(float((made.image - clean).mean())) < 0.1 * float((magnitudes(clean) - clean).mean())
+    assert gd.denoise(noisy(clean), FAST, axes="DYX").record.noise[0]["model"] == "gaussian"
+
+
+def test_a_background_does_not_weaken_the_noise_of_magnitudes():
+    clean = scene(16, (96, 96)) + 200
+    clean[:, :, :40] = 0
+    made = gd.denoise(magnitudes(clean), FAST, axes="DYX")
+    assert made.record.noise[0] == {"model": "rician", "sigma": pytest.approx(SIGMA, rel=0.05)}
+
+
+def test_slices_of_photons_have_their_own_noise():
+    bright = np.abs(scene(16, (48, 48))) / 20
+    clean = np.stack([bright * fall for fall in (1, 0.5, 0.2, 0.05)], axis=1)
+    series = np.random.default_rng(2).poisson(clean).astype(np.uint16)
+    options = {"noise": gd.PoissonGaussian(1.0, 0.0), "filter": "bm3d", "dtype": np.float32}
+    made = gd.subspace(series, axes="DZYX", **options)
+    apart = [gd.subspace(series[:, k], axes="DYX", **options) for k in range(4)]
+    assert error_of(made, clean) < 1.1 * error_of(np.stack(apart, axis=1), clean)
+
+
 @pytest.mark.parametrize("noise", [gd.PoissonGaussian(1.0, 0.0), None], ids=["told", "measured"])
 def test_photons_keep_their_lifetimes(noise):
     time = np.arange(32)

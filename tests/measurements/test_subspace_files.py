@@ -7,6 +7,7 @@ import json
 import nibabel
 import numpy as np
 import pytest
+import tifffile
 
 import napari_gpu_denoise as gd
 from measurements.test_subspace import noisy, scene
@@ -75,8 +76,6 @@ def test_channels_of_other_files_are_measurements(tmp_path, ending):
     image = (noisy(scene(8, (24, 28))) + 200).astype(np.uint16)
     path, target = tmp_path / f"in{ending}", tmp_path / f"out{ending}"
     if ending == ".ome.tif":
-        import tifffile
-
         tifffile.imwrite(path, image, metadata={"axes": "CYX"}, photometric="minisblack")
     else:
         zarr = pytest.importorskip("zarr")
@@ -100,6 +99,16 @@ def test_large_files_are_filtered_by_slabs(series):
     target = series.with_name("clean.nii")
     denoise_file(series, target, run, Options())
     wanted = gd.subspace(gd.read(series).pixels, 20, axes="DZYX", profile="fast", dtype=np.float32)
+    np.testing.assert_allclose(gd.read(target).pixels, wanted, atol=0.02)
+
+
+def test_a_large_series_over_time(tmp_path):
+    image = (noisy(scene(16, (24, 28))) + 200).astype(np.uint16).reshape(2, 8, 24, 28)
+    path, target = tmp_path / "in.tif", tmp_path / "out.tif"
+    tifffile.imwrite(path, image, metadata={"axes": "TCYX"})
+    run = gd.Run(gd.Subspace(filter_profile="fast"), 20.0, dtype=np.float32, limits=SMALL_PARTS)
+    denoise_file(path, target, run, Options())
+    wanted = gd.subspace(image, 20, axes="TCYX", profile="fast", dtype=np.float32)
     np.testing.assert_allclose(gd.read(target).pixels, wanted, atol=0.02)
 
 

@@ -17,7 +17,7 @@ from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
-from napari_gpu_denoise.measurements.subspace import FEWEST, MEASUREMENTS, Subspace
+from napari_gpu_denoise.measurements.subspace import FEWEST, MEASUREMENTS, SLICES, Subspace
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
@@ -131,21 +131,17 @@ def time_in_words(seconds: float) -> str:
     if seconds < 3:
         return "a few seconds"
     if seconds < 45:
-        return f"about {_rounded(seconds)} seconds"
-    if seconds < 45 * 60:
-        minutes = _rounded(seconds / 60)
-        return f"about {minutes} minutes" if minutes > 1 else "about a minute"
-    hours = _rounded(seconds / 3600)
-    return f"about {hours} hours" if hours > 1 else "about an hour"
-
-
-def _rounded(number: float) -> int:
+        number, unit = seconds, "a second"
+    elif seconds < 45 * 60:
+        number, unit = seconds / 60, "a minute"
+    else:
+        number, unit = seconds / 3600, "an hour"
     step = 1 if number < 8 else 5
-    return max(1, round(number / step) * step)
+    number = round(number / step) * step
+    return f"about {number} {unit.split()[1]}s" if number > 1 else f"about {unit}"
 
 
 EFFORTS = ("fast", "normal", "high", "best")
-SLICES = 4  # of a volume, from which a filter of volumes gains by them
 _REPEATED = 0.75  # share of noise found again, from which frames harm
 _LONG = 15 * 60  # seconds from which a quicker profile is recommended
 _CORRELATION = "takes the correlation of the noise into account"
@@ -202,8 +198,7 @@ class Advice:
     def with_effort(self, effort: str | None, device: Any = None) -> Advice:
         """Return the same advice for another effort, on a device; see `recommend`."""
         settings = _with_effort(self.filter, effort, self.estimate)
-        pixels = math.prod(self.shape)
-        time = seconds_on(settings, pixels, choose_devices(device))
+        time = seconds_on(settings, math.prod(self.shape), choose_devices(device))
         return replace(self, filter=settings, seconds=time)
 
     def summary(self) -> str:
@@ -278,8 +273,7 @@ def recommend(
         noise = measured_noise(image, reader.axes, "auto", found[0])
     names, shape = reader.axes, reader.shape
     settings, reason, hints = _chosen(reader, noise)
-    if settings.nearest_profile()[1] or effort in settings.presets:
-        settings = _with_effort(settings, effort, noise)
+    settings = _with_effort(settings, effort, noise)
     time = seconds_on(settings, math.prod(shape), found)
     if effort is None and time > _LONG and "fast" in settings.presets:
         quick = _with_effort(settings, "fast", noise)

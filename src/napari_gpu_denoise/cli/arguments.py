@@ -68,7 +68,7 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     )
     advice.set_defaults(run=commands.recommend)
 
-    sample = added.add_parser("sample", help="write a noisy sample stack as TIFF")
+    sample = added.add_parser("sample", help="write a noisy sample stack")
     sample.add_argument("name", nargs="?", help="sample to write; without a name, list the samples")
     sample.add_argument(
         "-o", "--output", metavar="OUT", help="file or folder to write; default: this folder"

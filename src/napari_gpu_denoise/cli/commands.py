@@ -349,6 +349,7 @@ def _print_platform(platform: Any, chosen: Any) -> None:
 def sample(args: argparse.Namespace) -> int:
     """Write a sample stack, or list them."""
     from napari_gpu_denoise.files import samples
+    from napari_gpu_denoise.files.nifti import tables
     from napari_gpu_denoise.files.output import new_file
 
     if args.name is None:
@@ -359,11 +360,9 @@ def sample(args: argparse.Namespace) -> int:
     target = args.output or source.name
     if os.path.isdir(target):
         target = os.path.join(target, source.name)
-    with (
-        open(source, "rb") as original,
-        new_file(target, overwrite=args.overwrite, keep=[source]) as file,
-    ):
-        shutil.copyfileobj(original, file)
+    for one, copy in {**tables(source, Path(target)), source: target}.items():
+        with open(one, "rb") as given, new_file(copy, overwrite=args.overwrite, keep=[one]) as file:
+            shutil.copyfileobj(given, file)
     print(f"{target}: {samples.info(args.name).title}")
     return 0
 

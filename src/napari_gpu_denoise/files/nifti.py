@@ -365,11 +365,9 @@ def described_anew(like: ImageFile, name: str) -> ImageFile:
             f"Axes {axes} of {like.path} do not fit NIfTI, which holds T, Z, Y and X: end the "
             "name of the result with .ome.tif."
         )
-    shape = [
-        *data.shape[: axes.index("Y") - ("Z" in axes)],
-        *[1] * ("Z" not in axes and "T" in axes),
-    ]
-    shape += data.shape[-2 - ("Z" in axes) :]
+    shape = list(data.shape)
+    if axes == "TYX":
+        shape.insert(1, 1)
     version = 1 if max(shape) < 2**15 else 2
     header = (Nifti1Header if version == 1 else Nifti2Header)()
     header.set_data_shape(shape[::-1])

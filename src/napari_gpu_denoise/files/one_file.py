@@ -221,7 +221,8 @@ class _Streamed:
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
         picture, run, data = self.picture, self.run, self.picture.data
-        if "T" in run.axes and run.filter.prepare(Context(run.axes, data.shape)).over_time:
+        over_time = "T" in run.axes and run.filter.over_time
+        if over_time and run.filter.prepare(Context(run.axes, data.shape)).over_time:
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")

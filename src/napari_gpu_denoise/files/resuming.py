@@ -209,6 +209,10 @@ class ResumeLedger(Ledger):
         except TypeError:
             self._usable = False  # noise of a class of the user's own
 
+    def _room_file(self) -> Any:
+        (self.folder / "room").touch()
+        return open(self.folder / "room", "r+b")
+
     def planned(self, plan: Sequence[Any]) -> None:
         digest, before = digest_of(json.dumps(plan)), self.known("plan")
         if before is None:

@@ -26,9 +26,9 @@ class Sample:
     title: str
     file: str
     noise: str
-    sigma: float | None
-    origin: str
-    licence: str
+    sigma: float | None = None
+    origin: str = "simulated by sample_data/make_samples.py"
+    licence: str = "BSD-3-Clause"
 
 
 _SAMPLES = {
@@ -40,9 +40,6 @@ _SAMPLES = {
             file="fluorescence.tif",
             noise="Poisson-Gaussian: 2.2 grey levels per electron, read noise 2.4 electrons, "
             "offset 100; standard deviation 10 in the background",
-            sigma=None,
-            origin="simulated by sample_data/make_samples.py",
-            licence="BSD-3-Clause",
         ),
         Sample(
             name="mri",
@@ -59,8 +56,12 @@ _SAMPLES = {
             file="ultrasound.tif",
             noise="fully developed speckle, log-compressed over 55 dB, correlated between pixels",
             sigma=22.0,
-            origin="simulated by sample_data/make_samples.py",
-            licence="BSD-3-Clause",
+        ),
+        Sample(
+            name="diffusion",
+            title="Diffusion MRI (simulated)",
+            file="diffusion.nii.gz",
+            noise="Rician, sigma 10",
         ),
     )
 }
@@ -77,13 +78,13 @@ def names() -> tuple[str, ...]:
     --------
     >>> from napari_gpu_denoise import samples
     >>> samples.names()
-    ('fluorescence', 'mri', 'ultrasound')
+    ('fluorescence', 'mri', 'ultrasound', 'diffusion')
     """
     return tuple(_SAMPLES)
 
 
 def path(name: str) -> Path:
-    """Path of a sample's TIFF file.
+    """Path of a sample's file.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar, NoReturn
@@ -21,15 +21,18 @@ from napari_gpu_denoise.filters import MODULES
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.image.levels import Levels, convert, is_plain, output_dtype
 from napari_gpu_denoise.image.threads import ahead
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
+from napari_gpu_denoise.noise.limits import MIN_COST_GAIN
+from napari_gpu_denoise.noise.magnitude import missing_deviance
+from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.run.denoise import denoise_image, filter_function
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import check_kept, type_for_noise, type_with
+from napari_gpu_denoise.run.job import check_kept, type_for_noise
+from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.record import Result, Tally
 from napari_gpu_denoise.run.request import Run
 
@@ -37,13 +40,10 @@ MEASUREMENTS = "D"  # the axis of measurements of which only that is known
 FEWEST = 6  # measurements, of which a subspace can be told from noise
 _LEAST_COMPONENTS = 4
 _SURE = 1.05  # times what noise reaches: its sigma is known to some 2 % at best
-_SLICES = 4  # of a volume, from which a filter of volumes gains by them
-_IN_MEMORY = 1 << 30  # bytes of components of a file that are kept in memory
-_BRIGHT = 3.0  # sigma of magnitudes from which their noise is sigma
-# The guard: windows in which what was taken away is averaged, of volumes and of planes, and the
-# chance that the mean of noise alone exceeds the limit anywhere.
-_WINDOWS = {True: (3, 3, 3), False: (1, 5, 5)}
-_CHANCE = 1e-2
+SLICES = 4  # of a volume, from which a filter of volumes gains by them
+_BRIGHT = 3.0  # sigma of magnitudes from which their noise is sigma; here of nearly all pixels
+_THREADS = min(8, os.cpu_count() or 1)
+_CHANCE = 1e-2  # that the mean of noise alone exceeds the limit of the guard anywhere
 _ODD = 2.5  # times the median that a measurement is not explained by the others
 _SMOOTH = 2.0  # pixels: width of the map of the noise of photons
 
@@ -86,37 +86,39 @@ class Subspace(Filter):
             code="whole-series",
         )
 
-    def denoised(self, image: Any, run: Run, out: Any, progress: Progress) -> Result:
-        """Denoise a series, as `denoise_image` does an image."""
-        image = Input.of(image, run)
-        if run.measures_noise:
-            progress.stage(MEASURING)
-        series = _Series(image, self.axis_of(image.names), run)
+    def denoised(
+        self, image: Input, run: Run, out: Any, ledger: Ledger, progress: Progress
+    ) -> Result:
+        """Denoise a series; `ledger` keeps its noise and components, and which are filtered."""
+        series = _Series(image, self.axis_of(image.names), run, progress)
         name = ("bm4d" if series.has_volumes else "bm3d") if self.filter == "auto" else self.filter
-        kind = getattr(import_module(MODULES[name]), name.upper())
-        adapted = image.adapted(run)
-        inner = replace(adapted, filter=kind.of(profile=self.filter_profile))
-        inner = replace(inner, dtype=series.dtype, nonfinite="raise", host_memory=None)
-        sigma = series.noise(inner)
-        noise = _Noise.of(sigma, series)
-        forward, backward, notes = _components(series, noise, self.components)
-        components, filtered = (series.room(len(forward)) for _ in range(2))
-        for slab in series.slabs():
-            values = noise.stabilised(series.block(slab).finite)
-            components[:, slab] = np.tensordot(forward, values, 1)
-            progress.check()
-        told = noise.told(inner, UNNAMED + series.names)
-        made = denoise_image(components, told, filtered, progress=progress)
-        array, shape, given = image.array, tuple(image.array.shape), image.given
-        dtype = output_dtype(adapted.dtype, np.dtype(array.dtype))
-        fixed = out is not None and not callable(out)
-        if fixed:
-            dtype = type_with(out, shape, dtype)
-        elif dtype is None:
-            dtype = type_for_noise(np.dtype(array.dtype), sigma, inner.filter, array, image.names)
-        result = out if fixed else (out or np.empty)(shape, dtype)
-        alone = noise.told(inner, series.names) if self.keep_events else None
-        tally, left = _write(series, noise, backward, filtered, result, alone, progress)
+        filter = getattr(import_module(MODULES[name]), name.upper()).of(profile=self.filter_profile)
+        dtypes = {"dtype": series.dtype, "nonfinite": "raise", "host_memory": None}
+        inner = replace(run, filter=filter, **dtypes)
+        sigma, *known = ledger.known("series") or (series.noise(inner),)
+        series.use(sigma)
+        if not known:
+            vectors, notes = series.components(self.components)
+            known = series.scale, vectors, notes
+            ledger.keep("series", (sigma, *known))
+        series.scale, vectors, notes = known
+        given = np.dtype(image.array.dtype)
+        dtype = output_dtype(run.dtype, given)
+        if dtype is None:
+            dtype = type_for_noise(given, sigma, filter, image.array, image.names)
+        if out is None or callable(out):
+            out = (out or np.empty)(tuple(image.array.shape), dtype)
+        shape = vectors.shape[1], *series.shape
+        room, kept = (Ledger().room, ledger) if image.lazy else (np.empty, None)
+        components = room(shape, series.dtype)
+        forward = (vectors.T / series.scale).astype(series.dtype)
+        for slab, values in series.even_slabs(series.dtype):
+            components[:, slab] = (forward @ values).reshape(len(forward), -1, *shape[2:])
+        filtered = (room if kept is None else kept.room)(shape, series.dtype)
+        told = series.told(inner, UNNAMED + series.names)
+        made = denoise_image(components, told, filtered, ledger=kept, progress=progress)
+        alone = series.told(inner, series.names) if self.keep_events else None
+        tally, left = series.write(vectors, filtered, out, alone)
         record = replace(
             made.record,
             filter=self.name,
@@ -124,14 +126,14 @@ class Subspace(Filter):
             sigma=sigma.values,
             sigma_source=sigma.source,
             axes=image.names,
-            input_dtype=str(given.dtype),
+            input_dtype=str(given),
             output_dtype=str(dtype),
             saturated=tally.saturated,
             nonfinite=tally.nonfinite,
             notes=(*sigma.notes, *notes, *made.record.notes, *left),
             noise=tuple(model.as_dict() for model in sigma.models),
         )
-        return Result(result, image.noted(record))
+        return Result(out, record)
 
     def axis_of(self, names: str) -> int:
         """Return the number of the axis of measurements; raises `AxesError` if there is none."""
@@ -152,11 +154,19 @@ class _Series:
     """Measurements along an axis of an image, of which slabs are read with this axis first.
 
     `names` and `shape` are those of the other axes; those that the filters of components do not
-    know have no name.
+    know have no name. Noise is white, of standard deviation 1, once grey levels are stabilised by
+    `model`, if there is one, and divided by the `scale` of their measurement, (m,), and the
+    `spread` of their place, of the lengths of the other axes or 1.
     """
 
-    def __init__(self, image: Input, axis: int, run: Run):
-        self.image, self.axis, self.run = image, axis, run
+    model: NoiseModel | None = None
+    law: NoiseModel | None = None  # of the variance of grey levels that are not stabilised
+    correlated: NoiseModel | None = None  # of standard deviation 1
+    scale: np.ndarray
+    spread: np.ndarray
+
+    def __init__(self, image: Input, axis: int, run: Run, progress: Progress):
+        self.image, self.axis, self.run, self.progress = image, axis, run, progress
         lengths = [int(n) for n in image.array.shape]
         self.count = lengths.pop(axis)
         self.shape = tuple(lengths)
@@ -165,7 +175,7 @@ class _Series:
         given = np.dtype(image.array.dtype)
         exact = is_plain(given) or (given.kind == "f" and given.itemsize <= 4)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
-        self.has_volumes = dict(zip(self.names, lengths, strict=True)).get("Z", 1) >= _SLICES
+        self.has_volumes = dict(zip(self.names, lengths, strict=True)).get("Z", 1) >= SLICES
         # Where pixels are finite, and not the same in all measurements as beside a mask.
         self.known = np.zeros(self.shape, bool)
         self.measures_noise = run.sigma is None and isinstance(run.noise, str | NoiseMemory | None)
@@ -175,9 +185,13 @@ class _Series:
                 f"give at least {FEWEST}, and no more than pixels, or filter each by bm3d or bm4d."
             )
 
+    # Pixels
+
     def slabs(self) -> list[slice]:
         """Return parts of the first of the other axes, of which all measurements are read."""
         nbytes = self.count * math.prod(self.shape[1:]) * self.dtype.itemsize
+        # In memory, slabs that fit caches; of files, few that share chunks.
+        nbytes *= 1 if self.image.lazy else 8
         step = max(1, self.run.limits.part_bytes // nbytes)
         return [slice(k, min(k + step, self.shape[0])) for k in range(0, self.shape[0], step)]
 
@@ -188,29 +202,48 @@ class _Series:
         return tuple(index)
 
     def block(self, slab: slice, number: slice = slice(None)) -> Block:
-        """Return a slab of some measurements, (m, ...); what is finite is of type `dtype`."""
+        """Return a slab of some measurements, (m, ...); what is finite is copied, as `dtype`."""
         block = self.image.block(self.run.nonfinite, self.place(slab, number))
-        if not np.isfinite(block.range).all():
+        if block.ends is not None and not np.isfinite(block.ends).all():
             Levels.of(block.finite)  # refuses NaN and infinity
-        mask = block.nonfinite_mask
-        parts = block.given, block.finite.astype(self.dtype), mask
-        parts = (part if part is None else np.moveaxis(part, self.axis, 0) for part in parts)
-        return Block(*parts, block.range)
+        parts = block.given, block.finite, block.nonfinite_mask
+        given, finite, mask = (p if p is None else np.moveaxis(p, self.axis, 0) for p in parts)
+        return Block(given, finite.astype(self.dtype, order="C"), mask, block.ends)
 
-    def room(self, count: int) -> np.ndarray:
-        """Return an array for components, of a large file in a temporary one."""
-        shape = count, *self.shape
-        if not self.image.lazy or math.prod(shape) * self.dtype.itemsize < _IN_MEMORY:
-            return np.empty(shape, self.dtype)
-        with tempfile.TemporaryFile() as file:
-            return np.memmap(file, self.dtype, "w+", shape=shape)
+    def weights(self, slab: slice = slice(None)) -> np.ndarray:
+        """Return what makes the noise of pixels of a slab the same; 0 where there is none."""
+        spread = self.spread[slab] if len(self.spread) > 1 else self.spread
+        weights = np.where(self.known[slab] & (spread > 0), 1 / np.maximum(spread, 1e-30), 0)
+        return weights.astype(self.dtype)
+
+    def even(self, values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+        """Return grey levels whose noise is the `scale` of their measurement everywhere."""
+        return weights * (values if self.model is None else self.model.stabilise(values))
+
+    def even_slabs(self, dtype: Any) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield slabs of all measurements with even noise, (m, pixel); see which are `known`."""
+
+        def read(slab: slice) -> np.ndarray:
+            block = self.block(slab)
+            self.known[slab] = (block.finite != block.finite[:1]).any(axis=0)
+            if block.nonfinite_mask is not None:
+                self.known[slab] &= ~block.nonfinite_mask.any(axis=0)
+            even = self.even(block.finite, self.weights(slab)).reshape(self.count, -1)
+            return even.astype(dtype, copy=False)
+
+        slabs, threads = self.slabs(), 1 if self.image.lazy else _THREADS
+        for slab, values in zip(slabs, ahead(read, slabs, threads), strict=True):
+            self.progress.check()
+            yield slab, values
+
+    # Noise
 
     def noise(self, run: Run) -> Sigma:
         """Return the noise of a run; if it is measured, sigma is that of repeats, if there are any.
 
         The difference of the two measurements that are most alike holds hardly any structure. As
         all are compared by the angle between them, these are bright ones, such as those without
-        diffusion weighting. Photon noise is measured on the sum of all, which is brightest.
+        diffusion weighting.
         """
         array, names = self.image.array, list(self.image.names)
         names[self.axis] = UNNAMED if self.measures_noise else names[self.axis]
@@ -223,240 +256,207 @@ class _Series:
         (model,) = found.models[:1] or (Gaussian(1.0),)
         if not self.measures_noise or model.models_correlation:
             return found
-        if isinstance(model, PoissonGaussian):
-            total = np.concatenate([self.block(one).finite.sum(axis=0) for one in self.slabs()])
-            estimate = measured_noise(total, self.names, model.name, device)
-            summed = estimate.models[0]
-            read, offset = summed.read_noise / math.sqrt(self.count), summed.offset / self.count
-            model = replace(summed, read_noise=read, offset=offset)
-            source = f"estimated: {estimate.reason}; on the sum of all measurements"
-            return replace(found, models=(model,), source=source, notes=())
         magnitudes = isinstance(model, Rician)
         if found.array.size > 1 or not (model.additive or magnitudes):
             return found
-        first, second = self._repeats()
-        difference = (second - first) / math.sqrt(2)
-        sigma = measured_noise(difference, self.names, Gaussian.name, device).sigma[0]
-        if not sigma or (magnitudes and np.median(first[first != 0]) < _BRIGHT * sigma):
-            return found
-        return replace(
-            found,
-            array=found.array if magnitudes else np.full((1,) * len(names), sigma),
-            values=(sigma,),
-            source=f"{found.source}; sigma from the difference of the two measurements most alike",
-            models=(type(model)(sigma),),
-            notes=tuple(note for note in found.notes if getattr(note, "code", "") != "unproven"),
-        )
-
-    def _repeats(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the two measurements that are most alike, but no copies of each other."""
         slabs = self.slabs()
-        values = self.block(slabs[len(slabs) // 2]).finite.astype(np.float64)
-        products = np.tensordot(values, values, (range(1, values.ndim),) * 2)
-        powers = np.maximum(np.diag(products), 1e-300)
-        alike = products / np.sqrt(np.outer(powers, powers))
-        alike[alike > 1 - 1e-9] = -1
-        pair = np.unravel_index(np.argmax(alike), alike.shape)
-        numbers = (slice(int(k), int(k) + 1) for k in pair)
-        return tuple(self.block(slice(None), one).finite[0].astype(float) for one in numbers)
+        some = self.block(slabs[len(slabs) // 2]).finite.reshape(self.count, -1)
+        some = some[:, :: 1 + (some.size >> 22)].astype(np.float64)
+        some = some[:, (some != some[0]).any(axis=0)]
+        first, second = (self.block(slice(None), one).finite[0] for one in _repeats(some))
+        difference = (second.astype(np.float64) - first) / math.sqrt(2)
+        sigma = measured_noise(difference, self.names, Gaussian.name, device).sigma[0]
+        if not sigma or (magnitudes and np.quantile(first[first != 0], 0.01) < _BRIGHT * sigma):
+            return found
+        kind = Rician if magnitudes or _lacks_values(some / sigma) else Gaussian
+        made = resolve_noise(None, kind(sigma), array, filter, context, device)
+        source = f"{found.source}; sigma from the difference of the two measurements most alike"
+        if kind is Rician and not magnitudes:
+            source += "; values below 0 are missing, as of magnitudes"
+        notes = tuple(note for note in found.notes if getattr(note, "code", "") != "unproven")
+        return replace(made, values=(sigma,), source=source, notes=notes)
 
-
-@dataclass(frozen=True)
-class _Noise:
-    """What makes the noise of all measurements white, of standard deviation 1.
-
-    Grey levels are stabilised by `model`, if there is one; those of a measurement are divided by
-    its `scale`. What is left varies over the other axes by `spread`.
-    """
-
-    scale: np.ndarray  # (m,)
-    spread: np.ndarray  # with the other axes, each with the length there or 1
-    model: NoiseModel | None = None
-    correlated: NoiseModel | None = None  # of standard deviation 1
-    law: NoiseModel | None = None  # of the variance of grey levels that are not stabilised
-
-    @classmethod
-    def of(cls, sigma: Sigma, series: _Series) -> _Noise:
-        """Return what suits the noise of a series."""
+    def use(self, sigma: Sigma) -> None:
+        """Set what makes the noise white."""
         model = sigma.models[0] if sigma.models else None
         if sigma.stabilised and not isinstance(model, Rician):
-            return cls._of_variance(model, series)
-        array = np.moveaxis(sigma.array, series.axis, 0)
-        others = tuple(range(1, array.ndim))
-        scale = np.sqrt(np.square(array).mean(axis=others, keepdims=True))
+            return self._use_law(model)
+        array = np.moveaxis(sigma.array, self.axis, 0)
+        scale = np.sqrt(np.square(array).mean(axis=tuple(range(1, array.ndim)), keepdims=True))
         if not scale.all():
             raise SigmaError(
                 "The sigma of some measurements is 0, so that nothing can be filtered in them",
                 "give a positive sigma",
             )
-        correlated = None
         if model is not None and model.models_correlation:
-            correlated = model.scaled(1 / model.sigma)
-        spread = (array / scale).mean(axis=0)
-        scale = np.broadcast_to(scale.ravel(), series.count)
-        return cls(scale, spread, model if sigma.stabilised else None, correlated)
+            self.correlated = model.scaled(1 / model.sigma)
+        self.model = model if sigma.stabilised else None
+        self.spread = (array / scale).mean(axis=0)
+        self.scale = np.broadcast_to(scale.ravel(), self.count)
 
-    @classmethod
-    def _of_variance(cls, law: NoiseModel, series: _Series) -> _Noise:
-        """Return that of noise whose variance depends on brightness, which is that of a pixel.
+    def _use_law(self, law: NoiseModel) -> None:
+        """Set what suits a variance that depends on brightness: that of measurements and pixels.
 
-        Stabilising single values of few photons would cost more than it gains. The scale of
-        measured noise is what all other measurements do not predict of each (R. E. Roger, J. F.
-        Arnold, Int. J. Remote Sens. 17 (1996), doi:10.1080/01431169608949061), less the noise of
-        the prediction.
+        Stabilising single values of few photons would cost more than it gains.
         """
         from scipy.ndimage import gaussian_filter
 
-        told = [law.variance_told_by(series.block(slab).finite) for slab in series.slabs()]
-        scale = np.sum([each.reshape(series.count, -1).sum(axis=1) for each in told], axis=0)
-        scale = np.maximum(scale / math.prod(series.shape), 1e-6 * scale.mean())
-        outer = tuple(k for k, letter in enumerate(series.names) if letter not in "YX")
-        variance = np.concatenate([each.mean(axis=0) for each in told])
-        variance = variance.mean(axis=outer, keepdims=True)
-        widths = [_SMOOTH if letter in "YX" else 0 for letter in series.names]
+        self.law, scale, variance = law, 0.0, np.empty(self.shape)
+        for slab in self.slabs():
+            told = law.variance_told_by(self.block(slab).finite)
+            scale, variance[slab] = scale + told.reshape(self.count, -1).sum(1), told.mean(axis=0)
+            self.progress.check()
+        widths = [_SMOOTH if letter in "YX" else 0 for letter in self.names]
         variance = np.maximum(gaussian_filter(variance / variance.mean(), widths), 1e-3)
-        made = cls(np.sqrt(scale), np.sqrt(variance), law=law)
-        if not series.measures_noise:
-            return made
-        products, voxels = made.products(series)
-        residual = 1 / np.diag(np.linalg.pinv(products, hermitian=True))
-        residual = np.sqrt(residual / (voxels - series.count + 1))
-        powers, vectors = np.linalg.eigh(products / np.outer(residual, residual))
-        share = np.square(vectors[:, powers > _edge(voxels, series.count)]).sum(axis=1)
-        return replace(made, scale=made.scale * residual * np.sqrt(np.clip(1 - share, 0.1, 1)))
-
-    def stabilised(self, values: np.ndarray) -> np.ndarray:
-        """Return grey levels whose noise does not depend on them."""
-        return values if self.model is None else self.model.stabilise(values)
-
-    def weights(self, slab: slice, known: np.ndarray) -> np.ndarray:
-        """Return what makes the noise of pixels of a slab the same; 0 where there is none."""
-        spread = self.spread[slab] if len(self.spread) > 1 else self.spread
-        return np.where(known & (spread > 0), 1 / np.maximum(spread, 1e-30), 0)
-
-    def products(self, series: _Series) -> tuple[np.ndarray, int]:
-        """Return the products of all measurements of white noise, and the number of voxels."""
-        products, voxels = 0.0, 0
-        for slab in series.slabs():
-            block = series.block(slab)
-            series.known[slab] = (block.finite != block.finite[:1]).any(axis=0)
-            if block.nonfinite_mask is not None:
-                series.known[slab] &= ~block.nonfinite_mask.any(axis=0)
-            weights = self.weights(slab, series.known[slab])
-            values = (self.stabilised(block.finite) * weights).reshape(series.count, -1)
-            products = products + values @ values.T
-            voxels += np.count_nonzero(weights)
-        if voxels < series.count:
-            raise ImageError(
-                f"Only {voxels} pixels differ between the {series.count} measurements: there is "
-                "nothing to filter, or the order of the axes is wrong."
-            )
-        return products / np.outer(self.scale, self.scale), voxels
+        self.spread = np.sqrt(variance)
+        self.scale = np.sqrt(np.maximum(scale, 1e-6 * scale.mean()) / math.prod(self.shape))
 
     def told(self, run: Run, names: str) -> Run:
         """Return a run on images with these axes and noise of standard deviation 1."""
-        if self.correlated is not None:
-            return replace(run, axes=names, sigma=None, noise=self.correlated)
-        sigma = self.spread.reshape((1,) * (len(names) - self.spread.ndim) + self.spread.shape)
-        sigma = sigma if np.ptp(sigma) else float(sigma.max())
-        return replace(run, axes=names, sigma=sigma, noise=None)
+        sigma = 1.0 if self.correlated is None else None
+        return replace(run, axes=names, sigma=sigma, noise=self.correlated)
+
+    # Components
+
+    def components(self, wanted: int) -> tuple[np.ndarray, list[str]]:
+        """Return the directions of components, (m, component), and notes.
+
+        Twice as many are kept as exceed the noise, to lose nothing weak, or `wanted`. The scale of
+        photon noise that was measured is what all other measurements do not predict of each (R. E.
+        Roger, J. F. Arnold, Int. J. Remote Sens. 17 (1996), doi:10.1080/01431169608949061), less
+        the noise of the prediction.
+        """
+        count, products, voxels = self.count, 0.0, 0
+        # In float32 weak components would depend on how the image is cut.
+        for slab, values in self.even_slabs(np.float64):
+            products = products + values @ values.T
+            voxels += np.count_nonzero(self.weights(slab))
+        if voxels < count:
+            raise ImageError(
+                f"Only {voxels} pixels differ between the {count} measurements: there is "
+                "nothing to filter, or the order of the axes is wrong."
+            )
+        # What is left of each measurement by the best prediction from all others.
+        left = 1 / np.diag(np.linalg.pinv(products, hermitian=True))
+        edge = _SURE * (math.sqrt(voxels) + math.sqrt(count)) ** 2  # of the power of noise alone
+        if self.law is not None and self.measures_noise:
+            residual = np.sqrt(left / (voxels - count + 1))
+            powers, vectors = np.linalg.eigh(products / np.outer(residual, residual))
+            share = np.square(vectors[:, powers > edge]).sum(axis=1)
+            self.scale = residual * np.sqrt(np.clip(1 - share, 0.1, 1))
+        powers, vectors = np.linalg.eigh(products / np.outer(self.scale, self.scale))
+        above = np.count_nonzero(powers > edge)
+        kept = min(wanted or max(_LEAST_COMPONENTS, 2 * above), count)
+        notes = [f"{kept} components of {count} were filtered; {above} exceed the noise"]
+        left, power = left / self.scale**2, np.diag(products) / self.scale**2
+        odd = left > _ODD * np.median(left)
+        odd[np.argmax(power)] = False  # the only one without weighting is the brightest
+        if odd.any():
+            numbers = ", ".join(map(str, np.flatnonzero(odd)[:5]))
+            fact = f"measurement {numbers} differs from all others, as damaged or moved ones do"
+            remedy = "look at it, and filter the series without it if it is"
+            notes.append(Note(fact, remedy, code="odd-measurement"))
+        return vectors[:, ::-1][:, :kept], notes
+
+    def write(
+        self, vectors: np.ndarray, filtered: np.ndarray, out: Any, alone: Run | None
+    ) -> tuple[Tally, list[Note]]:
+        """Write the result; return what was counted, and a note on what it lacks: the guard.
+
+        What single places show in few measurements lies in no component, and is lost as noise is.
+        Where the mean of what was taken away in a window exceeds what noise alone would reach
+        anywhere, there was more than noise; the run `alone`, if there is one, filters it.
+        """
+        from scipy.special import ndtri  # slow to import
+
+        width, along = (3, "ZYX") if self.has_volumes else (5, "YX")
+        window = tuple(width if letter in along else 1 for letter in self.names)
+        chance = _CHANCE / 2 / (self.count * math.prod(self.shape))
+        limit = -float(ndtri(chance)) / math.sqrt(math.prod(window))
+        weights = self.weights()
+        known, spread = weights > 0, self.spread.astype(self.dtype)
+        save = convert if out.dtype.kind == "f" else Levels(0, 1.0).store
+        backward = (vectors * self.scale[:, None]).astype(self.dtype)
+        rows = filtered.reshape(len(filtered), -1)
+
+        def turned() -> Iterator[tuple[int, np.ndarray]]:
+            # Several at once, as each product reads all components; in one thread, as it takes all.
+            for first in range(0, self.count, _THREADS):
+                yield from enumerate(backward[first : first + _THREADS] @ rows, first)
+
+        def result(numbered: tuple[int, np.ndarray]) -> tuple[np.ndarray, Tally, np.ndarray]:
+            number, made = numbered[0], numbered[1].reshape(self.shape)
+            block = self.block(slice(None), slice(number, number + 1))
+            check_kept(block, out.dtype)
+            given, scale = block.finite[0], self.scale[number].astype(self.dtype)
+            even, most = self.even(given, weights), limit * scale
+            taken = _window_means(np.where(known, even - made, 0), window)
+            if self.law is not None:  # a few photons may be far more than their mean
+                told = _window_means(self.law.variance_told_by(given) * np.square(weights), window)
+                most = limit * np.sqrt(np.maximum(told, scale**2))
+            events = np.abs(taken) > most
+            if alone is not None and events.any():
+                from scipy.ndimage import maximum_filter
+
+                plain = scale * denoise_image(even / scale, alone, progress=self.progress).image
+                np.copyto(made, plain, where=maximum_filter(events, window))
+            levels = made * spread
+            levels = levels if self.model is None else self.model.inverse(levels)
+            target = np.empty((1, *self.shape), out.dtype)
+            clipped = save(np.where(known, levels, given), target[0])
+            block.restore(target)
+            return target, Tally(clipped, block.nonfinite, block.fill), np.flatnonzero(events)
+
+        tally, places = Tally(), []
+        for number, made in enumerate(ahead(result, turned(), _THREADS)):
+            target, counted, events = made
+            place = self.place(slice(None), slice(number, number + 1))
+            out[place] = np.moveaxis(target, 0, self.axis)
+            tally += counted
+            places.append(events)
+            self.progress.check()
+        share = len(np.unique(np.concatenate(places))) / math.prod(self.shape)
+        fact = f"single places ({100 * share:.2g} %) change in a way that the others do not: "
+        fact += "what they show may be missing"
+        remedy = "keep_events=True filters these in each measurement alone"
+        note = Note(fact, remedy, code="events", share=share)
+        return tally, [note] if share else []
 
 
-def _edge(voxels: int, count: int) -> float:
-    """Return what the largest eigenvalue of the products of white noise exceeds in 1 of 100 cases.
+def _repeats(values: np.ndarray) -> Iterator[slice]:
+    """Yield the places of the two measurements that are most alike, but no copies."""
+    products = values @ values.T
+    powers = np.maximum(np.diag(products), 1e-300)
+    alike = products / np.sqrt(np.outer(powers, powers))
+    alike[alike > 1 - 1e-9] = -1
+    for number in np.unravel_index(np.argmax(alike), alike.shape):
+        yield slice(int(number), int(number) + 1)
 
-    I. M. Johnstone, Ann. Statist. 29 (2001), doi:10.1214/aos/1009210544.
+
+def _lacks_values(values: np.ndarray) -> bool:
+    """Return whether values below 0 are missing that noise of sigma 1 would have if it were normal.
+
+    Of normal noise the projection on some components is independent of the rest.
     """
-    roots = math.sqrt(voxels - 1), math.sqrt(count)
-    return sum(roots) ** 2 + 2.02 * sum(roots) * sum(1 / root for root in roots) ** (1 / 3)
+    from scipy.special import ndtr
+
+    _, vectors = np.linalg.eigh(values @ values.T)
+    half = vectors[:, len(vectors) // 2 :]
+    rest = math.sqrt(1 - half.shape[1] / len(values))
+    expected = float(ndtr(half @ (half.T @ values) / -rest).sum())
+    return missing_deviance(np.count_nonzero(values <= 0), expected) > MIN_COST_GAIN
 
 
-def _components(
-    series: _Series, noise: _Noise, wanted: int
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
-    """Return the matrices from stabilised grey levels to components and back, and notes.
-
-    Twice as many components are kept as exceed the noise, to lose nothing weak, or `wanted`.
-    """
-    count = series.count
-    products, voxels = noise.products(series)
-    powers, vectors = np.linalg.eigh(products)
-    above = np.count_nonzero(powers > _SURE * _edge(voxels, count))
-    kept = min(wanted or max(_LEAST_COMPONENTS, 2 * above), count)
-    notes = [f"{kept} components of {count} were filtered; {above} exceed the noise"]
-    # What is left of each measurement by the best prediction from all others.
-    left = 1 / np.diag(np.linalg.pinv(products, hermitian=True))
-    odd = left > _ODD * np.median(left)
-    odd[np.argmax(np.diag(products))] = False  # the only one without weighting is the brightest
-    if odd.any():
-        numbers = ", ".join(map(str, np.flatnonzero(odd)[:5]))
-        fact = f"measurement {numbers} differs from all others, as damaged or moved ones do"
-        remedy = "look at it, and filter the series without it if it is"
-        notes.append(Note(fact, remedy, code="odd-measurement"))
-    chosen, scale = vectors[:, ::-1][:, :kept], noise.scale[:, None]
-    forward, backward = (chosen / scale).T, chosen * scale
-    return forward.astype(series.dtype), backward.astype(series.dtype), notes
-
-
-def _write(
-    series: _Series,
-    noise: _Noise,
-    backward: np.ndarray,
-    filtered: np.ndarray,
-    out: Any,
-    alone: Run | None,
-    progress: Progress,
-) -> tuple[Tally, list[Note]]:
-    """Write the result; return what was counted, and a note on what it lacks: the guard.
-
-    What single places show in few measurements lies in no component, and is lost as noise is. Where
-    the mean of what was taken away in a window exceeds what noise alone would reach anywhere, there
-    was more than noise; the run `alone`, if there is one, filters it.
-    """
-    from scipy.ndimage import maximum_filter, uniform_filter
-    from scipy.special import ndtri  # slow to import
-
-    window = dict(zip("ZYX", _WINDOWS[series.has_volumes], strict=True))
-    window = tuple(window.get(letter, 1) for letter in series.names)
-    chance = _CHANCE / 2 / (series.count * math.prod(series.shape))
-    limit = -float(ndtri(chance)) / math.sqrt(math.prod(window))
-    weights = noise.weights(slice(None), series.known).astype(series.dtype)
-
-    def mean(values: np.ndarray) -> np.ndarray:
-        return uniform_filter(values, window, mode="constant")
-
-    def result(number: int) -> tuple[np.ndarray, Tally, np.ndarray]:
-        block = series.block(slice(None), slice(number, number + 1))
-        check_kept(block, out.dtype)
-        given, scale = block.finite[0], noise.scale[number].astype(series.dtype)
-        stabilised, made = noise.stabilised(given), np.tensordot(backward[number], filtered, 1)
-        taken, most = mean((stabilised - made) * weights) / scale, limit
-        if noise.law is not None:  # a few photons may be far more than their mean
-            told = mean(noise.law.variance_told_by(given) * np.square(weights)) / scale**2
-            most = limit * np.sqrt(np.maximum(told, 1))
-        events = np.abs(taken) > most
-        if alone is not None and events.any():
-            plain = scale * denoise_image(stabilised / scale, alone, progress=progress).image
-            np.copyto(made, plain, where=maximum_filter(events, window))
-        levels = made if noise.model is None else noise.model.inverse(made)
-        target = np.empty((1, *series.shape), out.dtype)
-        clipped = convert(np.where(weights > 0, levels, given), target[0])
-        block.restore(target)
-        return target, Tally(clipped, block.nonfinite, block.fill), np.flatnonzero(events)
-
-    tally, places = Tally(), []
-    made = ahead(result, range(series.count), min(8, os.cpu_count() or 1))
-    for number, (target, counted, events) in enumerate(made):
-        place = series.place(slice(None), slice(number, number + 1))
-        out[place] = np.moveaxis(target, 0, series.axis)
-        tally += counted
-        places.append(events)
-        progress.check()
-    share = len(np.unique(np.concatenate(places))) / math.prod(series.shape)
-    fact = f"single places ({100 * share:.2g} %) change in a way that the others do not: what they "
-    remedy = "keep_events=True filters these in each measurement alone"
-    note = Note(fact + "show may be missing", remedy, code="events", share=share)
-    return tally, [note] if share else []
+def _window_means(values: np.ndarray, window: tuple[int, ...]) -> np.ndarray:
+    """Return the mean of values in a window around each, beyond the border of 0."""
+    for axis, width in enumerate(window):
+        total, before = values.copy(), (slice(None),) * axis
+        for step in range(1, width // 2 + 1):
+            low, high = (*before, slice(None, -step)), (*before, slice(step, None))
+            total[low] += values[high]
+            total[high] += values[low]
+        values = total
+    return values / math.prod(window)
 
 
 @filter_function(Subspace)
@@ -484,11 +484,8 @@ def subspace() -> np.ndarray:
     Notes
     -----
     Each component has the noise of a measurement, and the first few hold the object. These are
-    filtered; the others are left out. Rician noise is stabilised first. Of photon noise, each
-    measurement is divided by its own mean noise, and pixels have the noise of their brightness.
-
-    What only few pixels show in few measurements is in no component. Where more than noise was
-    taken away, a note says so, and `keep_events` keeps it.
+    filtered; the others are left out. What only few pixels show in few measurements is in no
+    component: where more than noise was taken away, a note says so, and `keep_events` keeps it.
 
     References
     ----------

@@ -166,6 +166,11 @@ def _missing_values(channel: Evidence) -> float:
     mean, variance = channel.laws.curve.fitted
     count = np.array(channel.laws.curve.count)[np.array(channel.laws.curve.used, bool)]
     expected = values * float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
+    return missing_deviance(found, expected)
+
+
+def missing_deviance(found: int, expected: float) -> float:
+    """Return the deviance of a count below what is expected; 0 of one that is not."""
     if found >= expected:
         return 0.0
     return 2 * (expected - found - (found * math.log(expected / found) if found else 0.0))

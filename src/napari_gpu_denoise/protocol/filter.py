@@ -247,8 +247,8 @@ class Filter(Settings):
         """The filters that a device is tested with before the run. Default: this one."""
         return (self.name,)
 
-    def denoised(self, image: Any, run: Any, out: Any, progress: Any) -> Any:
-        """Return the `Result` of a run, made by runs of other filters; `out` may be None.
+    def denoised(self, image: Any, run: Any, out: Any, ledger: Any, progress: Any) -> Any:
+        """Return the `Result` of a run on an `Input`, made by runs of other filters.
 
         Default: None, the filter has a `plan`.
         """

@@ -134,24 +134,26 @@ def denoise_image(
     told what is done. `progress` is told before noise is measured, before kernels are compiled,
     before any work, and after each tile or part of the work on frames; steps may repeat.
     """
-    whole = all(one is None for one in chosen.values())
-    if whole and (made := run.filter.denoised(image, run, out, progress)) is not None:
-        return made
-    ledger = ledger or Ledger()
+    resumable, ledger = ledger is not None, ledger or Ledger()
     image = Input.of(image, run, ledger.known("correction"))
     region = wanted_region(image.names, image.given.shape, chosen)
     devices = choose_devices(run.device, *run.uses)
-    run = image.adapted(run).on(devices)
+    run = image.adapted(run)
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
         dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
     if ledger.known("job") is None and run.measures_noise:
         progress.stage(MEASURING)
+    whole = all(one is None for one in chosen.values())
+    if whole and (made := run.filter.denoised(image, run, out, ledger, progress)) is not None:
+        return Result(made.image, image.noted(made.record))
+    run = run.on(devices)
     # A rectangle of many frames is read part by part, too.
     cut = any(chosen.get(name) is not None for name in ("rows", "columns"))
     cut &= with_uncut_axes(run.filter, image.names, image.given.shape, region) == region
-    if image.lazy and (cut or (out is not None and shape == tuple(image.given.shape))):
+    in_parts = cut or (out is not None and shape == tuple(image.given.shape))
+    if in_parts and (image.lazy or resumable):
         made = _piece_by_piece(image, run, devices, out, ledger, region, progress)
     else:
         made = _at_once(image, run, devices, out, region, progress)
