@@ -86,6 +86,7 @@ def test_menus_open_the_panels(viewer, qtbot):
         ("fluorescence", "TYX", (2.0, 0.108, 0.108), ("second", "micrometer", "micrometer")),
         ("mri", "ZYX", (2.2, 2.0, 2.0), ("millimeter",) * 3),
         ("ultrasound", "TYX", (0.04, 0.18, 0.2), ("second", "millimeter", "millimeter")),
+        ("diffusion", "DZYX", (1.0, 2.5, 2.5, 2.5), ("pixel", *("millimeter",) * 3)),
     ],
 )
 def test_a_sample_opens_with_its_axes(viewer, name, axes, scale, units):

@@ -510,16 +510,18 @@ def test_sample(here, run):
     assert code == 0
     for name in samples.names():
         assert name in out
-        assert run("sample", name, "-o", f"{name}.tif")[0] == 0
-        assert Path(f"{name}.tif").read_bytes() == samples.path(name).read_bytes()
-    code, _, err = run("sample", name, "-o", f"{name}.tif")
+        file = samples.path(name)
+        assert run("sample", name, "-o", f"my_{file.name}")[0] == 0
+        assert Path(f"my_{file.name}").read_bytes() == file.read_bytes()
+    code, _, err = run("sample", name, "-o", f"my_{file.name}")
     assert (code, "exists" in one_sentence(err)) == (5, True)
-    assert run("sample", name, "-o", f"{name}.tif", "--overwrite")[0] == 0
+    assert run("sample", name, "-o", f"my_{file.name}", "--overwrite")[0] == 0
     code, _, err = run("sample", "lena")
     assert (code, "no sample 'lena'" in one_sentence(err)) == (4, True)
     os.mkdir("folder")
     assert run("sample", name, "-o", "folder")[0] == 0
-    assert os.listdir("folder") == [samples.path(name).name]
+    ends = ".bval", ".bvec", ".nii.gz"
+    assert sorted(os.listdir("folder")) == [f"diffusion{end}" for end in ends]
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,6 @@ _MEASURED = {
     ("bm4d", "high"): (6.0, 0.03),
     ("bm4d", "best"): (7.5, 0.045),
     ("isoline", "normal"): (0.11, 0.001),
-    ("subspace", "normal"): (0.4, 0.003),
-    ("subspace", "fast"): (0.15, 0.002),
-    ("subspace", "high"): (3.0, 0.02),
-    ("subspace", "best"): (4.0, 0.025),
 }
 _CORES, _UNITS = 2, 132
 _INTEGRATED = 12  # times slower than the GPU above, at least
@@ -114,7 +110,9 @@ def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
     (device, *others) = devices
     refined = getattr(filter, "refine", "off") != "off"
     profile = "best" if refined else filter.nearest_profile()[0]
-    known = _MEASURED.get((filter.name, profile)) or _MEASURED["bm3d", "normal"]
+    # Of a series, components that are half as many as measurements, or fewer, are filtered.
+    name, times = ("bm4d", 0.5) if filter.name == "subspace" else (filter.name, 1.0)
+    known = _MEASURED.get((name, profile)) or _MEASURED["bm3d", "normal"]
     if device.shares_cores:
         each = known[0] * _CORES / max(device.compute_units, 1)
     else:
@@ -122,8 +120,8 @@ def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
         if device.kind != "discrete GPU":
             slower = max(slower, _INTEGRATED)
         each = known[1] * slower
-    over_time = 2 if filter.name == "bm4d" and "T" in filter.joint else 1
-    return _START + pixels / 1e6 * each * over_time / (1 + len(others))
+    times *= 2 if filter.name == "bm4d" and "T" in filter.joint else 1
+    return _START + pixels / 1e6 * each * times / (1 + len(others))
 
 
 def time_in_words(seconds: float) -> str:

@@ -239,11 +239,9 @@ class _Series:
     # Noise
 
     def noise(self, run: Run) -> Sigma:
-        """Return the noise of a run; if it is measured, sigma is that of repeats, if there are any.
+        """Return the noise of a run; sigma, if it is measured, is that of repeats if there are any.
 
-        The difference of the two measurements that are most alike holds hardly any structure. As
-        all are compared by the angle between them, these are bright ones, such as those without
-        diffusion weighting.
+        Those most alike by the angle between them are bright, as without diffusion weighting.
         """
         array, names = self.image.array, list(self.image.names)
         names[self.axis] = UNNAMED if self.measures_noise else names[self.axis]
@@ -322,9 +320,8 @@ class _Series:
         """Return the directions of components, (m, component), and notes.
 
         Twice as many are kept as exceed the noise, to lose nothing weak, or `wanted`. The scale of
-        photon noise that was measured is what all other measurements do not predict of each (R. E.
-        Roger, J. F. Arnold, Int. J. Remote Sens. 17 (1996), doi:10.1080/01431169608949061), less
-        the noise of the prediction.
+        measured photon noise is what all other measurements do not predict of each (Roger, Arnold
+        1996, doi:10.1080/01431169608949061), less the noise of the prediction.
         """
         count, products, voxels = self.count, 0.0, 0
         # In float32 weak components would depend on how the image is cut.
@@ -363,7 +360,6 @@ class _Series:
     ) -> tuple[Tally, list[Note]]:
         """Write the result; return what was counted, and a note on what it lacks: the guard.
 
-        What single places show in few measurements lies in no component, and is lost as noise is.
         Where the mean of what was taken away in a window exceeds what noise alone would reach
         anywhere, there was more than noise; the run `alone`, if there is one, filters it.
         """
