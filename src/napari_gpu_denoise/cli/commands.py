@@ -348,8 +348,7 @@ def _print_platform(platform: Any, chosen: Any) -> None:
 
 def sample(args: argparse.Namespace) -> int:
     """Write a sample stack, or list them."""
-    from napari_gpu_denoise.files import samples
-    from napari_gpu_denoise.files.nifti import tables
+    from napari_gpu_denoise.files import nifti, samples
     from napari_gpu_denoise.files.output import new_file
 
     if args.name is None:
@@ -360,7 +359,7 @@ def sample(args: argparse.Namespace) -> int:
     target = args.output or source.name
     if os.path.isdir(target):
         target = os.path.join(target, source.name)
-    for one, copy in {**tables(source, Path(target)), source: target}.items():
+    for one, copy in {**nifti.tables(source, Path(target)), source: target}.items():
         with open(one, "rb") as given, new_file(copy, overwrite=args.overwrite, keep=[one]) as file:
             shutil.copyfileobj(given, file)
     print(f"{target}: {samples.info(args.name).title}")

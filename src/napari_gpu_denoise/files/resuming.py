@@ -209,9 +209,12 @@ class ResumeLedger(Ledger):
         except TypeError:
             self._usable = False  # noise of a class of the user's own
 
-    def _room_file(self) -> Any:
-        (self.folder / "room").touch()
-        return open(self.folder / "room", "r+b")
+    def room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+        (place := self.folder / name).touch()
+        with writing(place), open(place, "r+b") as file:
+            if hasattr(os, "posix_fallocate"):  # if the disk got full later, the process would end
+                os.posix_fallocate(file.fileno(), 0, int(np.prod(shape)) * dtype.itemsize)
+            return np.memmap(file, dtype, "r+", shape=shape)
 
     def planned(self, plan: Sequence[Any]) -> None:
         digest, before = digest_of(json.dumps(plan)), self.known("plan")

@@ -66,7 +66,8 @@ _MOST_THREADS = 8
 
 
 @cache
-def _threads() -> int:
+def copy_threads() -> int:
+    """Return the number of threads that saturate the memory bus."""
     return min(_MOST_THREADS, os.cpu_count() or 1)
 
 
@@ -77,7 +78,7 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
     copies. Small arrays are passed whole, in this thread.
     """
     shape = arrays[0].shape
-    threads = _threads()
+    threads = copy_threads()
     if arrays[0].nbytes < _WORTHWHILE or threads == 1 or len(shape) < 2:
         return [function(*arrays)]
     axis = int(np.argmax(shape[:-1]))
@@ -87,7 +88,7 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
         for start, stop in itertools.pairwise(cuts)
         if stop > start
     ]
-    others = [shared_executor("copy", _threads()).submit(function, *band) for band in bands[1:]]
+    others = [shared_executor("copy", copy_threads()).submit(function, *band) for band in bands[1:]]
     try:
         first = function(*bands[0])
     finally:

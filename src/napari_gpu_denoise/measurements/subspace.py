@@ -8,21 +8,18 @@ object and each has the noise of a measurement; these are filtered as images or 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from napari_gpu_denoise.errors import AxesError, ImageError, Note, SettingsError, SigmaError
-from napari_gpu_denoise.filters import MODULES
+from napari_gpu_denoise.filters import filters_for
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.image.levels import Levels, convert, is_plain, output_dtype
-from napari_gpu_denoise.image.threads import ahead
-from napari_gpu_denoise.noise.limits import MIN_COST_GAIN
-from napari_gpu_denoise.noise.magnitude import missing_deviance
+from napari_gpu_denoise.image.threads import ahead, copy_threads
+from napari_gpu_denoise.noise.magnitude import lacks_values
 from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Context, Filter
@@ -30,7 +27,6 @@ from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.run.denoise import denoise_image, filter_function
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import check_kept, type_for_noise
-from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise
 from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.record import Result, Tally
@@ -42,7 +38,6 @@ _LEAST_COMPONENTS = 4
 _SURE = 1.05  # times what noise reaches: its sigma is known to some 2 % at best
 SLICES = 4  # of a volume, from which a filter of volumes gains by them
 _BRIGHT = 3.0  # sigma of magnitudes from which their noise is sigma; here of nearly all pixels
-_THREADS = min(8, os.cpu_count() or 1)
 _CHANCE = 1e-2  # that the mean of noise alone exceeds the limit of the guard anywhere
 _ODD = 2.5  # times the median that a measurement is not explained by the others
 _SMOOTH = 2.0  # pixels: width of the map of the noise of photons
@@ -86,13 +81,11 @@ class Subspace(Filter):
             code="whole-series",
         )
 
-    def denoised(
-        self, image: Input, run: Run, out: Any, ledger: Ledger, progress: Progress
-    ) -> Result:
+    def denoised(self, image: Input, run: Run, out: Any, ledger: Any, progress: Progress) -> Result:
         """Denoise a series; `ledger` keeps its noise and components, and which are filtered."""
         series = _Series(image, self.axis_of(image.names), run, progress)
         name = ("bm4d" if series.has_volumes else "bm3d") if self.filter == "auto" else self.filter
-        filter = getattr(import_module(MODULES[name]), name.upper()).of(profile=self.filter_profile)
+        filter = filters_for(name)[0].of(profile=self.filter_profile)
         dtypes = {"dtype": series.dtype, "nonfinite": "raise", "host_memory": None}
         inner = replace(run, filter=filter, **dtypes)
         sigma, *known = ledger.known("series") or (series.noise(inner),)
@@ -108,13 +101,14 @@ class Subspace(Filter):
             dtype = type_for_noise(given, sigma, filter, image.array, image.names)
         if out is None or callable(out):
             out = (out or np.empty)(tuple(image.array.shape), dtype)
-        shape = vectors.shape[1], *series.shape
-        room, kept = (Ledger().room, ledger) if image.lazy else (np.empty, None)
-        components = room(shape, series.dtype)
+        shape, kept = (vectors.shape[1], *series.shape), ledger if image.lazy else None
+        components, filtered = (
+            kept.room(name, shape, series.dtype) if kept else np.empty(shape, series.dtype)
+            for name in ("components", "filtered")
+        )
         forward = (vectors.T / series.scale).astype(series.dtype)
         for slab, values in series.even_slabs(series.dtype):
             components[:, slab] = (forward @ values).reshape(len(forward), -1, *shape[2:])
-        filtered = (room if kept is None else kept.room)(shape, series.dtype)
         told = series.told(inner, UNNAMED + series.names)
         made = denoise_image(components, told, filtered, ledger=kept, progress=progress)
         alone = series.told(inner, series.names) if self.keep_events else None
@@ -231,7 +225,7 @@ class _Series:
             even = self.even(block.finite, self.weights(slab)).reshape(self.count, -1)
             return even.astype(dtype, copy=False)
 
-        slabs, threads = self.slabs(), 1 if self.image.lazy else _THREADS
+        slabs, threads = self.slabs(), 1 if self.image.lazy else copy_threads()
         for slab, values in zip(slabs, ahead(read, slabs, threads), strict=True):
             self.progress.check()
             yield slab, values
@@ -266,7 +260,7 @@ class _Series:
         sigma = measured_noise(difference, self.names, Gaussian.name, device).sigma[0]
         if not sigma or (magnitudes and np.quantile(first[first != 0], 0.01) < _BRIGHT * sigma):
             return found
-        kind = Rician if magnitudes or _lacks_values(some / sigma) else Gaussian
+        kind = Rician if magnitudes or lacks_values(some / sigma) else Gaussian
         made = resolve_noise(None, kind(sigma), array, filter, context, device)
         source = f"{found.source}; sigma from the difference of the two measurements most alike"
         if kind is Rician and not magnitudes:
@@ -363,12 +357,12 @@ class _Series:
         Where the mean of what was taken away in a window exceeds what noise alone would reach
         anywhere, there was more than noise; the run `alone`, if there is one, filters it.
         """
-        from scipy.special import ndtri  # slow to import
+        from scipy import ndimage, special  # slow to import
 
         width, along = (3, "ZYX") if self.has_volumes else (5, "YX")
         window = tuple(width if letter in along else 1 for letter in self.names)
         chance = _CHANCE / 2 / (self.count * math.prod(self.shape))
-        limit = -float(ndtri(chance)) / math.sqrt(math.prod(window))
+        limit = -float(special.ndtri(chance)) / math.sqrt(math.prod(window))
         weights = self.weights()
         known, spread = weights > 0, self.spread.astype(self.dtype)
         save = convert if out.dtype.kind == "f" else Levels(0, 1.0).store
@@ -377,8 +371,8 @@ class _Series:
 
         def turned() -> Iterator[tuple[int, np.ndarray]]:
             # Several at once, as each product reads all components; in one thread, as it takes all.
-            for first in range(0, self.count, _THREADS):
-                yield from enumerate(backward[first : first + _THREADS] @ rows, first)
+            for first in range(0, self.count, copy_threads()):
+                yield from enumerate(backward[first : first + copy_threads()] @ rows, first)
 
         def result(numbered: tuple[int, np.ndarray]) -> tuple[np.ndarray, Tally, np.ndarray]:
             number, made = numbered[0], numbered[1].reshape(self.shape)
@@ -392,10 +386,8 @@ class _Series:
                 most = limit * np.sqrt(np.maximum(told, scale**2))
             events = np.abs(taken) > most
             if alone is not None and events.any():
-                from scipy.ndimage import maximum_filter
-
                 plain = scale * denoise_image(even / scale, alone, progress=self.progress).image
-                np.copyto(made, plain, where=maximum_filter(events, window))
+                np.copyto(made, plain, where=ndimage.maximum_filter(events, window))
             levels = made * spread
             levels = levels if self.model is None else self.model.inverse(levels)
             target = np.empty((1, *self.shape), out.dtype)
@@ -404,7 +396,7 @@ class _Series:
             return target, Tally(clipped, block.nonfinite, block.fill), np.flatnonzero(events)
 
         tally, places = Tally(), []
-        for number, made in enumerate(ahead(result, turned(), _THREADS)):
+        for number, made in enumerate(ahead(result, turned(), copy_threads())):
             target, counted, events = made
             place = self.place(slice(None), slice(number, number + 1))
             out[place] = np.moveaxis(target, 0, self.axis)
@@ -427,20 +419,6 @@ def _repeats(values: np.ndarray) -> Iterator[slice]:
     alike[alike > 1 - 1e-9] = -1
     for number in np.unravel_index(np.argmax(alike), alike.shape):
         yield slice(int(number), int(number) + 1)
-
-
-def _lacks_values(values: np.ndarray) -> bool:
-    """Return whether values below 0 are missing that noise of sigma 1 would have if it were normal.
-
-    Of normal noise the projection on some components is independent of the rest.
-    """
-    from scipy.special import ndtr
-
-    _, vectors = np.linalg.eigh(values @ values.T)
-    half = vectors[:, len(vectors) // 2 :]
-    rest = math.sqrt(1 - half.shape[1] / len(values))
-    expected = float(ndtr(half @ (half.T @ values) / -rest).sum())
-    return missing_deviance(np.count_nonzero(values <= 0), expected) > MIN_COST_GAIN
 
 
 def _window_means(values: np.ndarray, window: tuple[int, ...]) -> np.ndarray:

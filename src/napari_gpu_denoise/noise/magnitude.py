@@ -166,10 +166,25 @@ def _missing_values(channel: Evidence) -> float:
     mean, variance = channel.laws.curve.fitted
     count = np.array(channel.laws.curve.count)[np.array(channel.laws.curve.used, bool)]
     expected = values * float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
-    return missing_deviance(found, expected)
+    return _deviance(found, expected)
 
 
-def missing_deviance(found: int, expected: float) -> float:
+def lacks_values(values: np.ndarray) -> bool:
+    """Return whether values below 0 are missing that noise of sigma 1 would have if it were normal.
+
+    These are measurements of the same pixels, (measurement, pixel). Of normal noise the projection
+    on some components is independent of the rest.
+    """
+    from scipy.special import ndtr
+
+    _, vectors = np.linalg.eigh(values @ values.T)
+    half = vectors[:, len(vectors) // 2 :]
+    rest = math.sqrt(1 - half.shape[1] / len(values))
+    expected = float(ndtr(half @ (half.T @ values) / -rest).sum())
+    return _deviance(np.count_nonzero(values <= 0), expected) > limits.MIN_COST_GAIN
+
+
+def _deviance(found: int, expected: float) -> float:
     """Return the deviance of a count below what is expected; 0 of one that is not."""
     if found >= expected:
         return 0.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import math
-import os
 import tempfile
 import zlib
 from collections.abc import Sequence
@@ -49,15 +47,10 @@ class Ledger:
     def keep(self, name: str, value: Any) -> None:
         """Keep what was measured or chosen for the whole image."""
 
-    def room(self, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    def room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Return an array in a file for what a result is made of, as an earlier run left it."""
-        with self._room_file() as file:
-            if hasattr(os, "posix_fallocate"):  # where a disk gets full later, the process ends
-                os.posix_fallocate(file.fileno(), 0, math.prod(shape) * dtype.itemsize)
-            return np.memmap(file, dtype, "r+", shape=shape)
-
-    def _room_file(self) -> Any:
-        return tempfile.TemporaryFile()
+        with tempfile.TemporaryFile() as file:
+            return np.memmap(file, dtype, "w+", shape=shape)
 
     def planned(self, plan: Sequence[Any]) -> None:
         """Say what the numbers of parts stand for, before the first is written."""
