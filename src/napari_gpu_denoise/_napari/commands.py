@@ -17,6 +17,10 @@ def __getattr__(name: str) -> type | Callable[[], None]:
         return panel_class(title) if is_loaded() else opening(title)
     if name.startswith("open_"):
         return partial(_open_filter, name.removeprefix("open_"))
+    from napari_gpu_denoise.files.samples import names
+
+    if name in names():
+        return partial(_layers, name)
     raise AttributeError(f"There is no panel {name!r}.")
 
 
@@ -35,22 +39,8 @@ def _open_filter(name: str) -> None:
     when_loaded(open_it)
 
 
-def fluorescence() -> list[tuple[Any, dict[str, Any], str]]:
-    """Return the fluorescence time-lapse as layer data."""
-    return _layers("fluorescence", colormap="green")
-
-
-def mri() -> list[tuple[Any, dict[str, Any], str]]:
-    """Return the MRI slices as layer data, at a slice in the middle."""
-    return _layers("mri")
-
-
-def ultrasound() -> list[tuple[Any, dict[str, Any], str]]:
-    """Return the ultrasound cine as layer data."""
-    return _layers("ultrasound")
-
-
-def _layers(name: str, colormap: str = "gray") -> list[tuple[Any, dict[str, Any], str]]:
+def _layers(name: str) -> list[tuple[Any, dict[str, Any], str]]:
+    """Return a sample as layer data."""
     import numpy as np
 
     from napari_gpu_denoise._napari.io.reading import read
@@ -59,6 +49,7 @@ def _layers(name: str, colormap: str = "gray") -> list[tuple[Any, dict[str, Any]
     known = samples.info(name)
     ((data, attributes, kind),) = read(str(samples.path(name)))
     low, high = np.percentile(data, (0.1, 99.9))
+    colormap = "green" if name == "fluorescence" else "gray"
     looks = {"colormap": colormap, "contrast_limits": (float(low), float(high))}
     told = {"noise": known.noise, "origin": known.origin, "licence": known.licence}
     metadata = attributes["metadata"] | told

@@ -298,6 +298,9 @@ class _Series:
             told = law.variance_told_by(self.block(slab).finite)
             scale, variance[slab] = scale + told.reshape(self.count, -1).sum(1), told.mean(axis=0)
             self.progress.check()
+        if self.measures_noise:  # an offset that is slightly wrong would weigh too much in slices
+            outer = tuple(k for k, letter in enumerate(self.names) if letter not in "YX")
+            variance = variance.mean(axis=outer, keepdims=True)
         widths = [_SMOOTH if letter in "YX" else 0 for letter in self.names]
         variance = np.maximum(gaussian_filter(variance / variance.mean(), widths), 1e-3)
         self.spread = np.sqrt(variance)
