@@ -13,42 +13,33 @@ from __future__ import annotations
 
 import importlib
 
-# Public names and the modules they live in. Filters, their functions and noise models are listed by
+# Public names by the modules they live in. Filters, their functions and noise models are listed by
 # `filters` and `noise.models`.
-_NAMES = {
-    "FILTERS": "filters",
-    "IsolineMaps": "filters.isoline",
-    "Advice": "assessment.recommend",
-    "recommend": "assessment.recommend",
-    "Recommended": "files.recommended",
-    "isoline_maps": "filters.isoline",
-    "subspace": "measurements.subspace",
-    "Subspace": "measurements.subspace",
-    "assess": "assessment.assess",
-    "Assessment": "assessment.record",
-    "denoise": "run.denoise",
-    "denoise_lazy": "run.lazy",
-    "stream": "run.stream",
-    "Run": "run.job",
-    "Record": "run.record",
-    "Result": "run.record",
-    "estimate_noise": "noise.estimate",
-    "NoiseEstimate": "noise.record",
-    "NoiseModel": "noise.models",
-    "find_structure": "noise.structure.find",
-    "StructuredNoise": "noise.structure.record",
-    "Finding": "noise.structure.record",
-    "remove_stripes": "noise.structure.remove",
-    "remove_outliers": "noise.structure.remove",
-    "devices": "opencl.device",
-    "choose": "opencl.device",
-    "why": "opencl.device",
-    "Device": "opencl.device",
-    "release_memory": "opencl.memory",
-    "read": "files.formats",
-    "write": "files.formats",
-    "run_batch": "files.batch",
+_PLACES = {
+    "assessment.assess": "assess",
+    "assessment.recommend": "recommend Advice",
+    "assessment.record": "Assessment",
+    "files.batch": "run_batch",
+    "files.formats": "read write",
+    "files.recommended": "Recommended",
+    "filters": "FILTERS",
+    "filters.isoline": "isoline_maps IsolineMaps",
+    "measurements.subspace": "subspace Subspace",
+    "noise.estimate": "estimate_noise",
+    "noise.models": "NoiseModel",
+    "noise.record": "NoiseEstimate",
+    "noise.structure.find": "find_structure",
+    "noise.structure.record": "StructuredNoise Finding",
+    "noise.structure.remove": "remove_stripes remove_outliers",
+    "opencl.device": "devices choose why Device",
+    "opencl.memory": "release_memory",
+    "run.denoise": "denoise",
+    "run.lazy": "denoise_lazy",
+    "run.record": "Record Result",
+    "run.request": "Run",
+    "run.stream": "stream",
 }
+_NAMES = {name: module for module, names in _PLACES.items() for name in names.split()}
 _MODULES = {"errors": "errors", "samples": "files.samples"}
 
 
@@ -58,7 +49,7 @@ def __getattr__(name: str):
 
         return package_version()
     if name == "__all__":
-        return [*sorted([*_NAMES, *_MODULES, *_listed()]), "__version__"]
+        return __dir__()
     if name in _MODULES:
         value = importlib.import_module(f"{__name__}.{_MODULES[name]}")
     elif name in _NAMES:
@@ -68,15 +59,13 @@ def __getattr__(name: str):
     else:
         if not name.startswith("_"):
             importlib.import_module(f"{__name__}.filters").check_removed(name)
-        if name == "propose_chunks":
-            raise AttributeError(f"{name} was removed: take chunks of 2048 x 2048 pixels.")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return __getattr__("__all__")
+    return [*sorted([*_NAMES, *_MODULES, *_listed()]), "__version__"]
 
 
 def _listed() -> dict[str, str]:

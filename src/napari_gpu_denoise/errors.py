@@ -61,12 +61,12 @@ class Note(str):
         return f"{self.fact}: {remedy}"
 
 
-def worded(message: DenoiseError | Note | str, remedies: Mapping[str, str]) -> str:
+def worded(message: BaseException | str, remedies: Mapping[str, str]) -> str:
     """Return an error or a note with its remedy as a front end words it.
 
     Parameters
     ----------
-    message : DenoiseError, Note or str
+    message : exception or str
     remedies : mapping of str to str
         By code: the remedy, with the names of values in braces.
 
@@ -75,8 +75,9 @@ def worded(message: DenoiseError | Note | str, remedies: Mapping[str, str]) -> s
     str
         The text for Python users where the table has no entry.
     """
-    remedy = remedies.get(getattr(message, "code", ""))
-    return str(message) if remedy is None else message.with_remedy(remedy.format(**message.values))
+    if isinstance(message, (DenoiseError, Note)) and message.code in remedies:
+        return message.with_remedy(remedies[message.code].format(**message.values))
+    return str(message)
 
 
 def free_traceback(error: BaseException | None) -> None:

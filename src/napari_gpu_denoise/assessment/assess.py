@@ -60,7 +60,7 @@ def assess(
         modified.
     filter : Filter
         An object of one of `FILTERS` with its settings, such as ``BM3D.of(profile="fast")``.
-    sigma, noise
+    sigma, noise : optional
         As in `denoise`. All numbers are only as accurate as the noise level.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``. By default the last two are Y and X, the rest
@@ -105,7 +105,7 @@ def assess(
     >>> found = assess(image, BM3D(), sigma=20)                            # doctest: +SKIP
     >>> print(found.summary())                                             # doctest: +SKIP
     """
-    run, shown = Run(filter, sigma, **options), Options(region, spacing, unit)
+    run, shown = Run(filter, sigma, **options), Options(region, _pixel_size(spacing), unit)
     return assess_image(image, run, shown, Progress.of(progress, cancel, "no assessment was"))
 
 
@@ -114,22 +114,22 @@ class Options:
     """What to assess, and how it is shown; as in `assess`."""
 
     region: Sequence[Any] | None = None
-    spacing: float | tuple[float, float] | None = None
+    spacing: tuple[float, float] | None = None
     unit: str = ""
 
-    def __post_init__(self):
-        if self.spacing is None:
-            return
-        try:
-            given = np.broadcast_to(as_numbers(self.spacing), 2)
-        except (TypeError, ValueError):
-            given = np.zeros(2)
-        if not (np.isfinite(given).all() and (given > 0).all()):
-            raise SettingsError(
-                f"spacing={self.spacing!r} is not a pixel size: give a positive number, or one "
-                "each for Y and X."
-            )
-        object.__setattr__(self, "spacing", tuple(given.tolist()))
+
+def _pixel_size(spacing: Any) -> tuple[float, float] | None:
+    """Return the size of a pixel along Y and X from one number or two."""
+    try:
+        y, x = (1.0, 1.0) if spacing is None else np.broadcast_to(as_numbers(spacing), 2).tolist()
+    except (TypeError, ValueError):
+        y = x = 0.0
+    if not (0 < y < math.inf and 0 < x < math.inf):
+        raise SettingsError(
+            f"spacing={spacing!r} is not a pixel size: give a positive number, or one each for Y "
+            "and X."
+        )
+    return None if spacing is None else (y, x)
 
 
 @quiet()
@@ -143,7 +143,7 @@ def assess_image(image: Any, run: Run, options: Options, progress: Progress) -> 
     if run.measures_noise:
         progress.stage(MEASURING)
     run = replace(image.adapted(run).on(choose_devices(run.device, *run.uses)), dtype="float32")
-    job, told = _prepared(run, image.array)
+    job, told = _prepared(run, image)
 
     def trial_of(*size: int) -> tuple[Region, Trial]:
         crop = choose_crop(job, options.region, *size)
@@ -177,7 +177,7 @@ def judged(
     """Return the assessment of a region of an image."""
     job, noise = trial.job, trial.noise
     parts = runs.channels(job.names)
-    rings = formulas.Rings(*parts[0].known.shape[-2:], options.spacing or (1.0, 1.0))
+    rings = formulas.Rings(*parts[0].known.shape[-2:], spacing=options.spacing or (1.0, 1.0))
     channels = [_channel(k, part, noise, rings) for k, part in enumerate(parts)]
     if are_correlated(channels):
         check = None  # of white noise alone it says something
@@ -206,12 +206,13 @@ def _channel(k: int, runs: Observed, noise: CropNoise, rings: formulas.Rings) ->
     powers, correlated = noise.spectrum(k, *rings.shape)
     expected = rings.noise(np.where(known, runs.spread, 0), powers)
     mse = float(runs.squared[known].mean(dtype=np.float64))
-    parts = (runs.spread, runs.noisy - runs.mean, runs.varied, runs.followed)
+    parts = runs.spread, runs.noisy - runs.mean, runs.varied, runs.followed
+    spread, residual, varied, followed = (each[known] for each in parts)
     unsure = noise.unsure[min(k, len(noise.unsure) - 1)]
     return ChannelQuality(
-        noise=math.sqrt(np.square(runs.spread[known]).mean(dtype=np.float64)),
+        noise=math.sqrt(np.square(spread).mean(dtype=np.float64)),
         error=math.sqrt(max(mse, 0.0)),
-        mse_error=formulas.standard_error(*(each[known] for each in parts), correlated, unsure),
+        mse_error=formulas.standard_error(spread, residual, varied, followed, correlated, unsure),
         detail=formulas.detail(rings, runs.noisy, expected, runs.filtered, runs.others),
         residual=formulas.Statistics.of(runs.residual, known),
         twin=formulas.Statistics.of(runs.twin_residual, known),
@@ -293,16 +294,16 @@ def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
     )
 
 
-def _prepared(run: Run, image: Any) -> tuple[Job, tuple[Any, Any]]:
+def _prepared(run: Run, image: Input) -> tuple[Job, tuple[Any, Any]]:
     """Return the job of the whole image, and its noise as sigma and model.
 
     They are the same noise, but for filters that take sigma in other units, or none.
     """
-    filter, names = run.filter, run.axes
-    told = noise_of(run, image)
-    if filter.sigma_unused:
-        return start(replace(run, noise=None), image), told
-    measures = run.sigma is None and run.noise is None and filter.estimate_sigma(image, names)
+    pixels, names = image.array, image.names
+    told = noise_of(run, pixels, names)
+    if run.filter.sigma_unused:
+        return start(replace(run, noise=None), pixels), told
+    measures = run.sigma is None and run.noise is None and run.filter.estimate_sigma(pixels, names)
     if not measures:
         run = replace(run, sigma=told[0], noise=told[1])
-    return start(run, image), told
+    return start(run, pixels), told

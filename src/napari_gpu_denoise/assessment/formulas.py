@@ -117,9 +117,9 @@ def detail(
     `others`; `noise` are the sums of the noise of `noisy`.
     """
     both = rings.spectrum(filtered) * rings.spectrum(others).conj()
-    kept = rings.sums(both.real) / len(filtered)
+    kept = rings.sums(np.real(both)) / len(filtered)
     original = rings.spectrum(noisy)
-    signal = rings.sums(np.square(original.real) + np.square(original.imag)) - noise
+    signal = rings.sums(np.square(np.real(original)) + np.square(np.imag(original))) - noise
     ratio = signal / np.maximum(noise, 1e-300)
     independent = rings.sums(np.full((1, 1), 0.5))
     sure = _WINDOWED * np.sqrt(1 + 2 * np.maximum(ratio, 0)) < _SURE * ratio * independent**0.5

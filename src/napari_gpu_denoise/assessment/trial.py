@@ -151,18 +151,15 @@ class _AnyFilter(Filter):
         return replace(self, noise=told)
 
 
-def noise_of(run: Run, image: Any) -> tuple[Any, Any]:
-    """Return `sigma` and `noise` of a run, measured where they were not given; one of them is None.
-
-    Its axes are named.
-    """
+def noise_of(run: Run, image: Any, names: str) -> tuple[Any, Any]:
+    """Return `sigma` and `noise` of a run, measured where not given; one of them is None."""
     noise = run.noise
     if run.sigma is not None:
         return run.sigma, None
     if isinstance(noise, NoiseMemory):
-        return None, noise.measured(image, run.axes, run.device)
+        return None, noise.measured(image, names, run.device)
     if noise is None or isinstance(noise, str):
-        noise = measured_noise(image, run.axes, noise or "auto", run.device)
+        noise = measured_noise(image, names, noise or "auto", run.device)
     return None, noise
 
 
@@ -246,8 +243,7 @@ class CropNoise:
 
     def _variance(self, name: str, values: np.ndarray) -> np.ndarray:
         def one(model: NoiseModel, part: np.ndarray) -> np.ndarray:
-            told = model.sigma if model.additive else model.sigma_after
-            return getattr(model, name)(part) / (told or 1.0) ** 2
+            return getattr(model, name)(part) / (model.sigma_after or 1.0) ** 2
 
         found = self._by_model(one, values) if self.models else np.ones_like(values)
         return found * np.square(self.sigma.array)
@@ -294,7 +290,7 @@ class CropNoise:
             return values
         if len(self.models) == 1:
             return what(self.models[0], values)
-        axis = channel_axis(self.names)
+        axis = channel_axis(self.names) or 0
         parts = np.split(values, len(self.models), axis)
         return np.concatenate([what(m, p) for m, p in zip(self.models, parts, strict=True)], axis)
 
@@ -447,7 +443,7 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
     spread = trial.noise.spread(around)
     strength = trial.noise.strength(pixels, around, spread)
     variance = trial.noise.variance_told_by(pixels)[inner]
-    squared, varied, followed = np.zeros((3, *mean.shape), np.float32)
+    squared, varied, followed = (np.zeros(mean.shape, np.float32) for _ in range(3))
     filtered, others = [], []
     noisier = float(np.sqrt(1 + formulas.EPSILON**2))
     for _ in range(pairs):

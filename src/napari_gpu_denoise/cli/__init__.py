@@ -84,7 +84,7 @@ class _Printed(io.FileIO):
 
     lost: OSError | None = None
 
-    def write(self, data: bytes) -> int:
+    def write(self, data, /) -> int:
         try:
             return super().write(data)
         except OSError as error:

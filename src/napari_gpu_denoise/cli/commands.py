@@ -106,8 +106,7 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     many = planes // (1 if channel is None else shape[channel]) > HELD
     large = many and picture.data.nbytes >= request.USUAL_LIMITS.streamed_bytes
     # If the planes are not those of the file, reading one means reading all of it.
-    by_plane = picture.data.reads_by_plane(names.index("Y"), names.index("X"))
-    return picture if large and by_plane else picture.loaded(), names, planes
+    return picture if large and picture.reads_by_plane(names) else picture.loaded(), names, planes
 
 
 def sigma_map(path: str) -> Any:
@@ -116,7 +115,7 @@ def sigma_map(path: str) -> Any:
     from napari_gpu_denoise.files.input_checks import read_files
 
     picture = formats.read(path)
-    read_files.update(map(os.path.abspath, (path, *picture.files)))
+    read_files.update(os.path.abspath(each) for each in (path, *picture.files))
     shape = zip(picture.axes, picture.data.shape, strict=True)
     values = picture.data[tuple(0 if a not in "YX" and n == 1 else slice(None) for a, n in shape)]
     if values.ndim != 2:
@@ -215,10 +214,11 @@ def _complaints(report: BatchReport, quiet: bool) -> Iterator[BaseException | st
 
     for file in () if quiet else report.skipped:
         yield f"{on_command_line(file.skipped).rstrip('.')}."
-    unexpected = [file.error for file in report.failed if not is_expected(file.error)]
-    for file in report.failed:
-        named = f"{type(file.error).__name__}: {file.error}"
-        yield sentence(named if file.error in unexpected else file.error, file.input)
+    failed = [(file, file.error) for file in report.failed if file.error]
+    unexpected = [error for _, error in failed if not is_expected(error)]
+    for file, error in failed:
+        named = f"{type(error).__name__}: {error}"
+        yield sentence(named if error in unexpected else error, file.input)
         yield from map(on_command_line, file.notes)
     yield from map(on_command_line, report.notes)
     yield from unexpected[:1]
@@ -228,8 +228,8 @@ def _status(report: BatchReport, resume: bool) -> int:
     """Return the exit code of a batch."""
     if report.cancelled:
         raise KeyboardInterrupt
-    if report.failed:
-        return exit_code(report.failed[0].error)
+    if failed := [file.error for file in report.failed if file.error]:
+        return exit_code(failed[0])
     if any(getattr(file.skipped, "code", "") == "exists" for file in report.skipped):
         return exit_code(errors.OutputError())
     if not report.done and not resume:
@@ -280,9 +280,7 @@ def assess(args: argparse.Namespace) -> int:
         axes = args.axes or picture.filter_axes
         spacing = None if picture.voxel is None else picture.voxel[1:]
         # Of a file that is not read by plane, one plane is all of it.
-        data = picture.data
-        by_plane = data.reads_by_plane(axes.upper().index("Y"), axes.upper().index("X"))
-        pixels = picture.pixels if by_plane else picture.loaded().pixels
+        pixels = picture.pixels if picture.reads_by_plane(axes) else picture.loaded().pixels
         kept = {"axes": axes, "region": args.region}
         kept |= {"spacing": spacing, "unit": picture.voxel_unit}
         made = judge(pixels, with_voxel(settings, picture), **kept, **options)

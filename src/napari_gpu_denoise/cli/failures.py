@@ -77,7 +77,7 @@ def lost() -> OSError | None:
     return getattr(raw, "lost", None)
 
 
-def on_command_line(message: errors.DenoiseError | errors.Note | str) -> str:
+def on_command_line(message: BaseException | str) -> str:
     """Return an error or a note with its remedy in terms of options."""
     return errors.worded(message, REMEDIES)
 

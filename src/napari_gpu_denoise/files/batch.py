@@ -25,11 +25,11 @@ from napari_gpu_denoise.files.one_file import (
     Options,
     check_result,
     denoise_file,
-    limited,
+    memory_of,
 )
 from napari_gpu_denoise.files.resuming import has_result, kept_notes, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
-from napari_gpu_denoise.opencl.device import choose_devices, own_device
+from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
@@ -56,6 +56,7 @@ class Batch:
     options: Options
     stop_on_error: bool = False
     workers: Any = None
+    devices: tuple[Device, ...] = ()  # of this process, on which files are filtered in turn
 
     @classmethod
     def of(
@@ -70,9 +71,11 @@ class Batch:
         """Return the batch of inputs and output, as `run_batch` takes them."""
         found = formats.find_files(inputs)
         targets = dict(formats.pair(found, output))
-        if options.get("client") is None:  # workers choose their devices by themselves
-            run = replace(run, device=choose_devices(run.device, *run.uses))
-        return cls(tuple(found), targets, run, Options(**options), stop_on_error, workers)
+        told, devices = Options(**options), ()
+        if told.client is None:  # workers choose their devices by themselves
+            devices = choose_devices(run.device, *run.uses)
+            run = replace(run, device=devices)
+        return cls(tuple(found), targets, run, told, stop_on_error, workers, devices)
 
     def open_image(self, path: Path) -> contextlib.AbstractContextManager[ImageFile]:
         """Open an image of the batch, or a result."""
@@ -177,7 +180,8 @@ def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) 
 
     `said` returns a note as a front end words it.
     """
-    record = file.record
+    if (record := file.record) is None:
+        return
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     yield str(file.output)
     if record.recommended:
@@ -390,11 +394,12 @@ class _Flow(contextlib.ExitStack):
         """Denoise a file, or begin to; `place` is its index, of a count."""
         batch = self._batch
         flows = bool(self._files) and batch.options.client is None and not batch.stop_on_error
-        flows = flows and not any(each.shares_cores for each in batch.run.device)
+        flows = flows and not any(each.shares_cores for each in batch.devices)
         if os.path.islink(batch.targets.get(path, "")):
             self.finish()  # it may lead to the result of an earlier file
-        run = limited(batch.run) if flows else None
-        found = self._state.sort(path, run)
+        memory = memory_of(batch.run)
+        run = replace(batch.run, host_memory=memory)
+        found = self._state.sort(path, run if flows else None)
         if not isinstance(found, OpenImage):
             self.finish()
             self._alone(path, place, found)
@@ -404,7 +409,7 @@ class _Flow(contextlib.ExitStack):
             nbytes = found.small_bytes(run)
             while self._begun:
                 held = nbytes + sum(each.nbytes for each in self._begun)
-                if len(self._begun) < _AT_ONCE and run.host_memory.fits(held, run.device):
+                if len(self._begun) < _AT_ONCE and memory.fits(held, batch.devices):
                     break
                 self._finish_first()
             self._begin(path, place, run, found, nbytes)
@@ -414,7 +419,8 @@ class _Flow(contextlib.ExitStack):
         self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage, nbytes: int
     ) -> None:
         """Let a thread denoise a file, on one of the devices."""
-        run = replace(run, device=(run.device[place[0] % len(run.device)],))
+        devices = self._batch.devices
+        run = replace(run, device=(devices[place[0] % len(devices)],))
         steps: deque[Step] = deque()
 
         def report(step: Step) -> None:
@@ -473,7 +479,7 @@ class _Flow(contextlib.ExitStack):
     def _resumes(self, path: Path) -> bool:
         """Return whether workers can go on with parts of a file: of one device, at no address."""
         target = self._batch.targets[path]
-        return len(self._batch.run.device) == 1 and not isinstance(target, zarr.places.Address)
+        return len(self._batch.devices) == 1 and not isinstance(target, zarr.places.Address)
 
     def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
         """Denoise one file, with this process or with all workers, while no other is.
@@ -526,7 +532,7 @@ class _Flow(contextlib.ExitStack):
                 self._files.append(self._state.done(one.path, *one.future.result()))
             else:
                 left.append(one.path)
-        notes = (kept_notes(self._batch.targets.get(path)) for path in dict.fromkeys(left))
+        notes = (kept_notes(self._batch.targets.get(path)) for path in dict.fromkeys(left) if path)
         return tuple(itertools.chain.from_iterable(notes))
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -171,7 +171,7 @@ _logger = logging.getLogger(__name__)
 
 def outcomes(
     client: Any, work: Iterable[tuple], report: DeviceReport, progress: Progress
-) -> Iterator[tuple[int, Outcome]]:
+) -> Generator[tuple[int, Outcome], None, None]:
     """Yield number and outcome of each task as it ends, in any order.
 
     `work` has a name, a function and its arguments for each task. Those of a worker that ends
@@ -270,7 +270,7 @@ def _in_words(*lost: type[Exception]) -> Iterator[None]:
 
 def _outcome(future: Any, result: Any) -> Outcome:
     """Return the result of a task that has ended; its error is raised."""
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     with _in_words(CommClosedError):
         if future.status == "error":
@@ -310,9 +310,10 @@ def denoise_by_workers(
     """
     place = Place(uuid.uuid4().hex, _absolute(picture.path), companions_anywhere, run.device)
     shape = tuple(picture.data.shape)
+    names = check_axes(run.axes, shape)
     # What is free here says nothing of the machines of the workers.
     host = run.host_memory if run.host_memory is not None and run.host_memory.given else None
-    run = replace(run, axes=check_axes(run.axes, shape), device=None, host_memory=host)
+    run = replace(run, axes=names, device=None, host_memory=host)
     correction, known = ledger.known("correction"), ledger.known("job")
     if known is None or (run.correct is not None and correction is None):
         job, correction = run_task(client, progress, "noise", prepared, place, run, correction)
@@ -320,7 +321,7 @@ def denoise_by_workers(
             ledger.keep("correction", correction)
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels))
     else:
-        job = Job(run, run.axes, shape, *known)
+        job = Job(run, names, shape, *known)
     place = replace(place, correction=correction)
     made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
     size = partial(size_of, job, unit_of(made) or unit_of(picture.data), [None])
@@ -427,7 +428,7 @@ class NewWorkers(contextlib.ExitStack):
     or not.
     """
 
-    def __init__(self, count: int, device: Any = None, said: Callable[[str], None] = str):
+    def __init__(self, count: int, device: Any = None, said: Callable[[str], object] = str):
         super().__init__()
         _dask()
         self.device, self._count, self._said = device, count, said
@@ -443,7 +444,7 @@ class NewWorkers(contextlib.ExitStack):
         if self._begun or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _LOOKS
-        now = np.array([psutil.cpu_times().idle / psutil.cpu_count(), done])
+        now = np.array([psutil.cpu_times().idle / (psutil.cpu_count() or 1), done])
         if self._first is None:
             self._first = now  # kernels were built before
         idle, since = now - self._first
@@ -475,7 +476,7 @@ class NewWorkers(contextlib.ExitStack):
             cluster = distributed.SpecCluster(
                 {**dict.fromkeys(range(self._count), new), "here": here},
                 scheduler={"cls": distributed.Scheduler, "options": {**options, "dashboard": True}},
-                silence_logs=logging.CRITICAL,
+                silence_logs=logging.CRITICAL,  # pyright: ignore[reportArgumentType] a level, too
             )
             self.callback(_quietly, cluster.close)
             client = distributed.Client(cluster, set_as_default=False)
@@ -483,7 +484,7 @@ class NewWorkers(contextlib.ExitStack):
             self.note = f"{self._count} workers could not be started ({error}): start fewer."
             raise errors.ClusterError(self.note) from error
         self.callback(_quietly, client.close)
-        self._said(client.dashboard_link)
+        self._said(client.dashboard_link or "")
         self.client, self.note = client, f"{self._count} workers were started."
 
 

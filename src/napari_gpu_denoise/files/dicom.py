@@ -153,10 +153,11 @@ class _Head:
 def _head(path: Path) -> _Head:
     """Read what a file tells of its pixels."""
     with _reading(path), input_checks.open_image(path) as file:
-        import pydicom.pixels
+        from pydicom import dcmread, errors, filereader
+        from pydicom.pixels.utils import pixel_dtype
 
         try:
-            meta = pydicom.filereader.read_file_meta_info(path)
+            meta = filereader.read_file_meta_info(path)
             syntax = meta.get("TransferSyntaxUID")
             if not syntax or _decoder(syntax) is None:  # before anything is inflated
                 install = "pip install --upgrade imagecodecs, or " * (syntax in _CODECS)
@@ -164,8 +165,8 @@ def _head(path: Path) -> _Head:
                     f"{path} is stored as {syntax.name[:64] if syntax else 'no known syntax'}, not "
                     f"decoded here: {install}convert it, for example with gdcmconv --raw."
                 )
-            held = pydicom.dcmread(file, stop_before_pixels=True)
-        except pydicom.errors.InvalidDicomError:
+            held = dcmread(file, stop_before_pixels=True)
+        except errors.InvalidDicomError:
             raise FileError(
                 f"{path} is not a DICOM file, or has no preamble: convert it, for example with "
                 "pydicom's dcmread(force=True)."
@@ -173,7 +174,7 @@ def _head(path: Path) -> _Head:
         except MemoryError:  # of an element that declares more than the file has
             raise input_checks.cut_short(path) from None
         pixels = _find_pixels(held, path, file)
-        dtype = pydicom.pixels.utils.pixel_dtype(held).newbyteorder("=")
+        dtype = pixel_dtype(held).newbyteorder("=")
         bits, photometric = held.BitsStored, held.PhotometricInterpretation
         if photometric == _COLOURS[0]:
             dtype, bits = np.dtype(np.uint8), 8
@@ -196,7 +197,7 @@ def _head(path: Path) -> _Head:
 
 def _decoder(syntax: Any) -> Any:
     """Return pydicom's decoder of a transfer syntax, by imagecodecs if compressed; None if none."""
-    from pydicom.pixels import get_decoder
+    from pydicom.pixels.decoders.base import get_decoder
 
     with contextlib.suppress(NotImplementedError):
         decoder = get_decoder(syntax)
@@ -444,7 +445,7 @@ def _steps(held: Any, notes: list[str]) -> Steps:
     return image_file.kept_steps(found | {"T": (held.get("FrameTime") or mean, "ms")})
 
 
-def _ultrasound_spacing(held: Any, notes: list[str]) -> tuple[float, float] | None:
+def _ultrasound_spacing(held: Any, notes: list[str]) -> tuple[float, ...] | None:
     """Return the size of pixels, in mm, of the regions of an ultrasound image in centimetres."""
     sizes = {
         tuple(10 * image_file.step_of(each.get(f"PhysicalDelta{axis}")) for axis in "YX")
@@ -533,9 +534,10 @@ def _in_order(
     """Return the axes before those of a plane, their lengths, and the frames in this order."""
     if len(frames) == 1:
         return "", (), frames
-    known = first.directions is not None and all(frame.position for frame in frames)
+    normal = (first.directions or ())[6:]
+    known = bool(normal) and all(frame.position for frame in frames)
     known = known and "MOSAIC" not in frames[0].other[-1]  # whose positions are of whole volumes
-    along = [np.dot(first.directions[6:], frame.position) if known else 0 for frame in frames]
+    along = [np.dot(normal, frame.position) if known else 0 for frame in frames]
     places = [round(float(z), 3) for z in along]  # micrometres
     counts = Counter(places)
     if len(counts) == 1 and frames[0].path == frames[-1].path:
@@ -607,7 +609,7 @@ def _decoded(
     """Return one of the frames of a shape as grey levels of a type, or colours (RGB)."""
     frame = frames[number]
     with _reading(frame.path):
-        import pydicom.pixels
+        from pydicom.pixels.processing import apply_color_lut
 
         start, options, table = frame.pixels
         decoder = _decoder(options["transfer_syntax_uid"])
@@ -616,7 +618,7 @@ def _decoded(
             file.seek(start)
             stored, _ = decoder.as_array(file, **own, **options)
         if table is not None:
-            stored = pydicom.pixels.apply_color_lut(stored, table)
+            stored = apply_color_lut(stored, table)
             stored = stored >> 8 * (table.RedPaletteColorLookupTableDescriptor[2] > 8)
         if coloured or frame.scaling == (1.0, 0.0):
             return stored.reshape(shape).astype(dtype, copy=False)
@@ -644,7 +646,7 @@ def write(
     The result of a folder is a folder. Series and images get new identifiers (UIDs), and refer to
     those they were made from; pixels are stored in the type of the input, uncompressed.
     """
-    import pydicom
+    import pydicom.uid
 
     check_writable(like, data.dtype)
     numbers: dict[Path, list[tuple[int, int]]] = {}
@@ -681,7 +683,7 @@ class _NewSeries:
 
     def write(self, file: Any, source: Path, numbers: list[tuple[int, int]]) -> None:
         """Write the frames of a file, given by their numbers there and in the data."""
-        import pydicom
+        import pydicom.uid
 
         with _reading(source):
             held = pydicom.dcmread(source, defer_size=_DEFERRED)
@@ -720,7 +722,7 @@ class _NewSeries:
 
     def _revise(self, held: Any) -> None:
         """Change what tells of the pixels, and nothing that tells of the patient."""
-        import pydicom
+        import pydicom.uid
 
         if "SOPClassUID" in held and "SOPInstanceUID" in held:
             source = pydicom.Dataset()

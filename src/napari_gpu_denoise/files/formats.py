@@ -94,7 +94,8 @@ def open_stack(
         # Errors that the caller raises in its block are not about reading this file.
         with input_checks.reading(path):
             picture = format_of(path).open_image(path, held, companions_anywhere)
-        held.callback(picture.data.close)
+        data: Any = picture.data  # in the file, which is open
+        held.callback(data.close)
         yield picture
 
 
@@ -289,7 +290,7 @@ def _members(name: str) -> list[Path]:
     return members
 
 
-def _at_address(place: zarr.places.Address) -> list[zarr.places.Address]:
+def _at_address(place: zarr.places.Address) -> list[Path]:
     """Return the images of OME-Zarr that an address, a pattern or a folder there stands for."""
     if glob.has_magic(str(place)):
         several = [each for each in place.matching() if zarr.places.is_zarr(each)]

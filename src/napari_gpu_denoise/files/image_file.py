@@ -58,7 +58,7 @@ class Blocks(ABC):
             result[place] = self._region(int(numbers[place]), region)[inner]
         return result[()]
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError("copy=False is not possible: planes are read from disk.")
         whole = self._whole()
@@ -117,7 +117,7 @@ def runs_of(region: Region, shape: tuple[int, ...]) -> tuple[int, Iterator[int]]
 
 def bytes_of(values: np.ndarray) -> memoryview:
     """Return the bytes of values that lie side by side."""
-    return memoryview(values.reshape(-1).view(np.uint8))
+    return values.reshape(-1).view(np.uint8).data
 
 
 def read_into(file: Any, values: np.ndarray | memoryview) -> bool:
@@ -141,7 +141,7 @@ class FileBlocks(Blocks):
         shape: tuple[int, ...],
         dtype: np.dtype,
         outer: int,
-        read: Callable[[int], np.ndarray] | None = None,
+        read: Any = None,
         reading: Callable[[Path], Any] = input_checks.reading,
     ) -> None:
         super().__init__(shape, dtype, outer)
@@ -385,6 +385,11 @@ class ImageFile:
     history: tuple[dict, ...] = field(default=(), repr=False)
     pixel_metadata: PixelMetadata = field(default=PixelMetadata({}), repr=False)
 
+    def reads_by_plane(self, axes: str) -> bool:
+        """Return whether a plane of named axes is read without the whole file, which is open."""
+        places = (axes.upper().index(axis) for axis in "YX")
+        return isinstance(self.data, Blocks) and self.data.reads_by_plane(*places)
+
     @property
     def voxel(self) -> tuple[float, float, float] | None:
         """Voxel size (z, y, x), if the file tells all three."""
@@ -462,13 +467,13 @@ class Format:
     new_suffix: str
     is_format: Callable[[Any], bool]
     open_image: Callable[[Any, contextlib.ExitStack, bool], ImageFile]
-    write: Callable[..., tuple[str, ...]] | None
+    write: Any
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None
     new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None
     becomes: tuple[str, ...] = ()
     written: tuple[str, ...] | None = None
-    described_anew: Callable[[ImageFile, str], ImageFile] | None = None
+    described_anew: Any = None
     tables: Callable[[Path, Path], dict[Path, Path]] = lambda path, target: {}
     result_name: Callable[[Path], str] | None = None
 

@@ -34,8 +34,8 @@ read_files: set[str] = set()
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 # What installs a module, if not a package of its name; tifffile looks for codecs in `compression`.
-_INSTALLED_BY = dict.fromkeys(("imagecodecs", "compression"), "--upgrade imagecodecs")
-_INSTALLED_BY |= dict.fromkeys(("zarr", "numcodecs"), "--upgrade zarr numcodecs")
+_INSTALLED_BY = dict.fromkeys(["imagecodecs", "compression"], "--upgrade imagecodecs")
+_INSTALLED_BY |= dict.fromkeys(["zarr", "numcodecs"], "--upgrade zarr numcodecs")
 
 # An address in a text: scheme (and container, of abfs), user part, place, query and fragment.
 # Passwords may hold any sign, those of S3 slashes. A number before a slash is that of a port.
@@ -81,7 +81,7 @@ def starts_like_dicom(path: str | os.PathLike) -> bool:
     return start_of(path)[128:] == b"DICM"
 
 
-def leads_out(folder: os.PathLike, place: os.PathLike) -> bool:
+def leads_out(folder: str | os.PathLike, place: os.PathLike) -> bool:
     """Return whether a place in a folder is, by a link, one outside of it."""
     return Path(os.path.realpath(folder)) not in Path(os.path.realpath(place)).parents
 

@@ -196,7 +196,7 @@ def _picture(path: Path, file: Path, scene: int | None, held: contextlib.ExitSta
     named = "C" in axes and len(channels) == shape[axes.index("C")]  # else wavelengths
     shown = PixelMetadata(told, tuple(channels) if named else ())
     dtype = np.dtype(reader.dtype).newbyteorder("=")
-    data = FileBlocks(file, shape, dtype, len(order), plane)
+    data = FileBlocks(file, tuple(shape), dtype, len(order), plane)
     rest = (path, (file,), tuple(notes), (), shown)
     return ImageFile(data, axes, "microscope", {}, *rest)
 

@@ -9,7 +9,7 @@ import operator
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
+from napari_gpu_denoise.files.image_file import Blocks, ImageFile, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
@@ -49,7 +49,7 @@ class OpenImage(contextlib.ExitStack):
 
     def small_bytes(self, run: Run) -> int:
         """Return the bytes of a small image with its result; 0 of one that is not read whole."""
-        run, data = limited(run), self.picture.data
+        data = self.picture.data
         if _is_long(self.picture, replace(run, axes=run.axes or self.picture.filter_axes)):
             return 0
         return data.nbytes + data.size * max(data.dtype.itemsize, 4)
@@ -101,10 +101,10 @@ def denoise_file(
         check_numbers(picture.data)
         picture, run = _for_image(picture, target, run)
         dtype = run.dtype
-        possible = [dtype] if dtype else [picture.data.dtype, np.dtype(np.float32)]
+        possible = [np.dtype(dtype)] if dtype else [picture.data.dtype, np.dtype(np.float32)]
         for one in possible:
             formats.check_writable(picture, one)
-        run = limited(run)
+        run = replace(run, host_memory=memory_of(run))
         made_from = fingerprint(picture, run)
         new_image = formats.format_like(picture).new_image
         if streamed := new_image is not None or _is_long(picture, run):
@@ -112,7 +112,7 @@ def denoise_file(
         else:
             largest = max(one.itemsize for one in possible)
             needed = picture.data.size * largest
-            run.host_memory.check_whole(picture.data.nbytes + needed)
+            memory_of(run).check_whole(picture.data.nbytes + needed)
             with source.unchanged():
                 picture = picture.loaded(result=needed)
         run, why = _run_for(picture, run, progress)
@@ -120,13 +120,13 @@ def denoise_file(
         if streamed:
             return _Streamed(source, picture, target, run, options, told, progress).denoise()
     times.append(time.monotonic())
-    with run.host_memory.of_buffers(run.memory_limit):
+    with memory_of(run).of_buffers(run.limit_of_memory):
         result = denoise_image(picture.pixels, run, progress=progress)
     times.append(time.monotonic())
     _make_folder(target)
     image = result.image
     if picture.alpha is not None:
-        image = put_together(image, picture.colours, picture.data, picture.alpha)
+        image = put_together(image, picture.colours, np.asarray(picture.data), picture.alpha)
     record = replace(result.record, **told)
     notes = formats.write(target, image, picture, record, overwrite=options.overwrite)
     if spent is not None:
@@ -135,11 +135,9 @@ def denoise_file(
     return picture, record, notes
 
 
-def limited(run: Run) -> Run:
-    """Return a run with a limit to the memory of this machine: the default one, if it has none."""
-    if run.host_memory is not None:
-        return run
-    return replace(run, host_memory=HostMemory.quarter_of(free_memory()))
+def memory_of(run: Run) -> HostMemory:
+    """Return the limit of a run to the memory of this machine: the default one, if it has none."""
+    return run.host_memory or HostMemory.quarter_of(free_memory())
 
 
 def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run]:
@@ -209,7 +207,8 @@ class _Streamed:
         self, new_image: Any, ledger: ResumeLedger
     ) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Write parts where they will be, as an OME-Zarr takes them."""
-        options = {"overwrite": self.options.overwrite, "resumed": bool(ledger.done)}
+        options: dict[str, Any] = {"overwrite": self.options.overwrite}
+        options["resumed"] = bool(ledger.done)
         if isinstance(ledger, ResumeLedger):
             options["part"] = ledger.image
         with new_image(self.target, self.picture, **options) as made:
@@ -221,8 +220,10 @@ class _Streamed:
     def _by_planes(self, ledger: ResumeLedger) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Collect the planes in a file, from which the result is written when all are there."""
         picture, run, data = self.picture, self.run, self.picture.data
-        over_time = "T" in run.axes and run.filter.over_time
-        if over_time and run.filter.prepare(Context(run.axes, data.shape)).over_time:
+        names, filter = check_axes(run.axes, data.shape), run.filter
+        over_time = filter.over_time and "T" in names
+        over_time = over_time and filter.prepare(Context(names, data.shape)).over_time
+        if over_time and isinstance(data, Blocks):
             # Such a filter looks at whole frames, and is best given each once.
             data = data.as_planes()
         planes = 2 + picture.axes.endswith("S")
@@ -240,7 +241,7 @@ class _Streamed:
 
     def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> tuple[Result, Record]:
         run, options = self.run, {"out": out, "ledger": ledger, "progress": self.progress}
-        with self.source.unchanged(), run.host_memory.of_buffers(run.memory_limit):
+        with self.source.unchanged(), memory_of(run).of_buffers(run.limit_of_memory):
             if self.options.client is None:
                 result = denoise_image(data, run, **options)
             else:
@@ -254,8 +255,7 @@ class _Streamed:
 
 def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
     """Return a filter with the voxel size of a file, if it has that setting and it is empty."""
-    known = {spec.name for spec in fields(filter)}
-    if "voxel" not in known or filter.voxel or picture.voxel is None:
+    if getattr(filter, "voxel", "unused") or picture.voxel is None:
         return filter
     return replace(filter, voxel=",".join(f"{step:.7g}" for step in picture.voxel))
 
@@ -263,13 +263,12 @@ def with_voxel(filter: Filter, picture: ImageFile) -> Filter:
 def _is_long(picture: ImageFile, run: Run) -> bool:
     """Return whether a stack is read and filtered frame by frame, or in parts of some planes."""
     data = picture.data
-    if data.nbytes < min(run.limits.streamed_bytes, run.host_memory.limit // 16):
+    if data.nbytes < min(run.limits.streamed_bytes, memory_of(run).limit // 16):
         return False
     names = check_axes(run.axes, data.shape)
     # Files with alpha, which is not filtered, are read whole, and so are files in which each frame
     # is scattered over the whole file.
-    by_frame = data.reads_by_plane(names.index("Y"), names.index("X"))
-    return picture.alpha is None and by_frame
+    return picture.alpha is None and picture.reads_by_plane(names)
 
 
 def check_result(target: Path, picture: ImageFile, run: Run) -> None:

@@ -113,7 +113,8 @@ def writing(path: object, form: str = "") -> Iterator[None]:
         while full is not None and getattr(full, "errno", None) not in _FULL:
             full = full.__cause__ or full.__context__  # what a library says in its own words
         if full is not None:
-            reason = f"the disk is full, or a limit of it is reached: {full.strerror}"
+            told = getattr(full, "strerror", full)
+            reason = f"the disk is full, or a limit of it is reached: {told}"
         elif isinstance(error, OSError) and not named:
             reason = error.strerror or reason_of(error)
         elif named or not form:
@@ -196,7 +197,7 @@ def check_folder(
     Those are folders of zarr, or that hold only DICOM files.
     """
     target = Path(os.path.realpath(path))
-    for other in map(os.path.realpath, (*keep, *read_files)):
+    for other in [os.path.realpath(each) for each in (*keep, *read_files)]:
         inside = Path(other) in target.parents and os.path.isdir(other)
         if inside or target in Path(other).parents:
             raise OutputError(

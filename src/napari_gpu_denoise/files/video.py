@@ -163,7 +163,7 @@ def _declared_bytes(file: BinaryIO) -> int | None:
 def _decoding(path: Path) -> Iterator[None]:
     """Turn what is raised while a video is read into a `FileError`."""
     with input_checks.reading(path):
-        from av import FFmpegError
+        from av.error import FFmpegError
 
         try:
             yield
@@ -226,8 +226,7 @@ class VideoFrames(FileBlocks):
 
     def close(self) -> None:
         super().close()
-        self._file = self._frames = None
-        self._decoded = {}
+        self._frames, self._decoded = iter(()), {}
 
     def _read(self, number: int) -> np.ndarray:
         frame = self._frame(number)

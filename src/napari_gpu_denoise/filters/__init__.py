@@ -22,13 +22,16 @@ _FILTERS = (
 )
 _CLASSES = {function: kind for _, function, kind in _FILTERS}
 
+_USE_BM4D = "use BM4D with profile='fast', which is better"
+_PIXELS = "use {}(..., show='pixels', dtype='float32')"
 REMOVED = {
-    "pri_nlm": ("PRINLM", "PRI-NLM"),
-    "dct3d": ("DCT3D", "Sliding 3D DCT"),
+    **dict.fromkeys(("pri_nlm", "PRINLM"), (_USE_BM4D, "PRI-NLM")),
+    **dict.fromkeys(("dct3d", "DCT3D"), (_USE_BM4D, "Sliding 3D DCT")),
+    "pixels_averaged": (_PIXELS.format("nl_means_pixelwise"), "pixels_averaged"),
+    "similar_pixels": (_PIXELS.format("swnlm"), "similar_pixels"),
+    "propose_chunks": ("take chunks of 2048 x 2048 pixels", "propose_chunks"),
 }
-"""Classes and titles of filters of earlier versions, by function; BM4D is better."""
-
-_MAPS = {"pixels_averaged": "nl_means_pixelwise", "similar_pixels": "swnlm"}
+"""What earlier versions had, by name: what to use now, and its title."""
 
 MODULES = {name: f"{__name__}.{module}" for module, *names in _FILTERS for name in names}
 """The modules of the functions and classes of all filters."""
@@ -45,16 +48,10 @@ def filters_for(name: str) -> tuple[Any, ...]:
 
 def check_removed(name: str) -> str:
     """Return a name; raise `SettingsError` if it is one of an earlier version."""
-    if name in _MAPS:
-        remedy = f"use {_MAPS[name]}(..., show='pixels', dtype='float32')"
-        raise SettingsError(f"The function {name} was removed", remedy)
-    for function, (kind, title) in REMOVED.items():
-        if name.replace("-", "_") in (function, kind):
-            raise SettingsError(
-                f"The filter {title} was removed",
-                "use BM4D with profile='fast', which is better",
-                code="removed-filter",
-            )
+    if found := REMOVED.get(name.replace("-", "_")):
+        remedy, title = found
+        code = "removed-filter" if remedy == _USE_BM4D else ""
+        raise SettingsError(f"{title} was removed", remedy, code=code)
     return name
 
 

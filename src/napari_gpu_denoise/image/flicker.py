@@ -37,10 +37,10 @@ _SURE = 2.0  # standard errors by which a gain must differ from 1
 class _Grid:
     """Blocks along y and x: how many, pixels read per block, pixel spacing, first pixel."""
 
-    blocks: tuple[int, int]
-    width: tuple[int, int]
-    step: tuple[int, int]
-    start: tuple[int, int]
+    blocks: tuple[int, ...]
+    width: tuple[int, ...]
+    step: tuple[int, ...]
+    start: tuple[int, ...]
 
 
 @lru_cache(maxsize=64)

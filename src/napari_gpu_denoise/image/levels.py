@@ -69,19 +69,16 @@ class Levels:
     @classmethod
     def spanning(cls, low: np.generic, high: np.generic, keep_zero: bool = False) -> Levels:
         """Choose the mapping from the smallest and the largest value; `keep_zero` as in `of`."""
-        dtype = low.dtype
+        dtype, first, last = low.dtype, float(low), float(high)
+        offset: int | float = 0
         if keep_zero:
-            offset, half = 0, max(abs(float(low)), abs(float(high)))
+            half = max(abs(first), abs(last))
         elif dtype.kind in "iu":
-            offset: int | float = int(low)
-            half = (int(high) - int(low)) / 2
+            offset, half = int(low), (int(high) - int(low)) / 2
         else:
-            low, high = float(low), float(high)
-            half = high / 2 - low / 2  # the whole range may overflow
-            wide = dtype.itemsize > 4 or max(abs(low), abs(high)) > _OFF * half > 0
-            offset = low + half if wide and half > 0 else 0.0
-            if half == 0:
-                offset = low
+            half = last / 2 - first / 2  # the whole range may overflow
+            wide = dtype.itemsize > 4 or max(abs(first), abs(last)) > _OFF * half
+            offset = first + half if wide or half == 0 else 0.0
         scale = 1.0
         if half > _LARGEST / 2 or 0 < half < _SMALLEST_RANGE / 2:
             scale = math.ldexp(1.0, min(max(math.frexp(half)[1] + 1, -1000), 1000))
@@ -195,7 +192,7 @@ def value_range(array: np.ndarray) -> tuple[np.generic, np.generic]:
     return np.min([low for low, _ in ends]), np.max([high for _, high in ends])
 
 
-def usual_range(array: np.ndarray, ends: Sequence[np.generic]) -> tuple[float, float]:
+def usual_range(array: np.ndarray, ends: Sequence[np.generic] | np.ndarray) -> tuple[float, float]:
     """Return the range beyond which values are fill values: few ones, beyond a gap.
 
     The spread is that of the different values of a sample. Values farther than `_FAR` spreads are
@@ -225,7 +222,7 @@ def usual_range(array: np.ndarray, ends: Sequence[np.generic]) -> tuple[float, f
 def far_values(
     array: np.ndarray,
     inner: tuple[float, float] | None = None,
-    ends: Sequence[np.generic] | None = None,
+    ends: Sequence[np.generic] | np.ndarray | None = None,
 ) -> np.ndarray | None:
     """Return where there are fill values; None if nowhere.
 
@@ -309,7 +306,7 @@ def as_number(given: Any) -> float:
     return float(number) if number.ndim == 0 else math.nan
 
 
-def check_numbers(array: np.ndarray) -> None:
+def check_numbers(array: Any) -> None:
     """Refuse arrays that are empty or do not hold real numbers."""
     if 0 in array.shape:
         raise ImageError(f"The array of shape {array.shape} has no pixels: give a non-empty array.")

@@ -63,7 +63,7 @@ class NoiseSpectrum:
             covariance[0, 0] = 1.0
         correlation = covariance / covariance[0, 0]
         sigma = math.sqrt(float(power.mean()))
-        return cls(white, *map(_table, (power, correlation)), sigma, patches)
+        return cls(white, _table(power), _table(correlation), sigma, patches)
 
     @classmethod
     def of_covariance(cls, covariance: np.ndarray, patches: int) -> Self:
@@ -173,8 +173,8 @@ def fit_correlation(power: np.ndarray, rougher: np.ndarray, independent: float) 
     clean = np.maximum(power - strength * texture, 0.05 * power)
     # Texture that reaches the highest frequencies is like correlated noise.
     fine = float(texture[HIGHEST_BAND].mean() / power[HIGHEST_BAND].mean())
-    along = (found[[2, 1]] / found[0]).tolist()
-    return CorrelationFit(*along, math.hypot(error, 0.1 * fine), clean)
+    x, y = (found[[2, 1]] / found[0]).tolist()
+    return CorrelationFit(x, y, math.hypot(error, 0.1 * fine), clean)
 
 
 @cache
@@ -287,4 +287,4 @@ def patch_powers(
     found = np.zeros((2, PATCH**2))
     for which, each in zip((half, ~half), np.split(sums, 2), strict=True):
         found[:, places[which]] = each[:, which]
-    return tuple(found.reshape(2, PATCH, PATCH))
+    return found[0].reshape(PATCH, PATCH), found[1].reshape(PATCH, PATCH)

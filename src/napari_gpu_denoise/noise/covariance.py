@@ -186,7 +186,7 @@ class ChannelPatches:
         error = np.sqrt(chance + _texture(high, first.upper, chance))
         return ChannelCovariance(
             *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)),
-            len(rows),
+            patches=len(rows),
         )
 
 

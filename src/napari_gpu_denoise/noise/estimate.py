@@ -149,7 +149,7 @@ def measure_noise(
         found = _measured(source, model, place)
         if not structure:
             return found
-        notes = beside.result() if apart else _structure(source)
+        notes = beside.result() if beside else _structure(source)
         return replace(found, notes=(*found.notes, *notes))
 
 

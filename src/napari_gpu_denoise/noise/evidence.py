@@ -219,8 +219,10 @@ class Evidence:
     # Correlation
 
     @cached_property
-    def _spectrum_read(self) -> tuple[NoiseSpectrum, FramesInARow | None]:
+    def _spectrum_read(self) -> tuple[NoiseSpectrum | None, FramesInARow | None]:
         """The spectrum of the noise, and the frames it is from."""
+        if self.spectra is None:
+            return None, None
         spectrum = spectrum_of_patches(self.levelled or self.spectra)
         speckle = None
         if not spectrum.white:
@@ -241,12 +243,12 @@ class Evidence:
     @cached_property
     def spectrum(self) -> NoiseSpectrum | None:
         """Spectrum of the noise."""
-        return None if self.spectra is None else self._spectrum_read[0]
+        return self._spectrum_read[0]
 
     @property
     def frames(self) -> FramesInARow | None:
         """Frames of a time-lapse, if the spectrum was read from them."""
-        return None if self.spectra is None else self._spectrum_read[1]
+        return self._spectrum_read[1]
 
     @property
     def log_speckle(self) -> bool:
@@ -269,7 +271,7 @@ class Evidence:
     @cached_property
     def proof(self) -> float:
         """Share of the image, 0 to 1, that shows noise and not only texture."""
-        return noise_share(self.spectra)
+        return 0.0 if self.spectra is None else noise_share(self.spectra)
 
 
 def _spectra(

@@ -106,7 +106,7 @@ def robust_line(
         distance = (y - line) / spread
         weight = huber_weights(distance, upward, 3 * upward)
     scatter = max(1.0, math.sqrt(float(np.square(weight * distance).mean())))
-    return gain, intercept, covariance * scatter**2, np.abs(distance) <= 4 * scatter
+    return gain, intercept, np.multiply(covariance, scatter**2), np.abs(distance) <= 4 * scatter
 
 
 def photon_noise(
@@ -133,13 +133,13 @@ def photon_noise(
     if gain > 0 and (intercept < 0 or shifted):
         # No level is darker than that without light.
         offset, read = min(-intercept / gain, min(curve.mean)), 0.0
-        error = math.sqrt(max(gain * (min(curve.mean) - offset), 0.0)) / 2
+        unsure = math.sqrt(max(gain * (min(curve.mean) - offset), 0.0)) / 2
     else:
         spread = math.sqrt(max(covariance[1, 1], 0.0))
         offset, read = 0.0, math.sqrt(max(intercept, 0.0))
-        error = spread / (2 * read) if read**2 > spread else math.sqrt(read**2 + spread) - read
+        unsure = spread / (2 * read) if read**2 > spread else math.sqrt(read**2 + spread) - read
     return PhotonNoise(
-        gain, math.sqrt(covariance[0, 0]), intercept, offset, read, error, curve, method
+        gain, math.sqrt(covariance[0, 0]), intercept, offset, read, unsure, curve, method
     )
 
 

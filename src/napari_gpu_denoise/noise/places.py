@@ -22,6 +22,7 @@ from napari_gpu_denoise.noise.robust import huber_weights
 if TYPE_CHECKING:
     from napari_gpu_denoise.noise.evidence import Evidence
     from napari_gpu_denoise.noise.models import NoiseModel
+    from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ def noise_surface(
     counts = tuple(min(n // 32, 6) for n in channels[0].planes[0].shape)
     if min(counts) < 4 or any(model.scaled(1.0) is None for model in models):
         return None
-    readable = [each.sigma > 0 and each.spectra for each in channels]
+    readable = [each.spectra if each.sigma > 0 else None for each in channels]
     cells = [
-        _read_cells(one, model, counts) if there else None
-        for one, model, there in zip(channels, models, readable, strict=True)
+        _read_cells(there, model, counts) if there else None
+        for model, there in zip(models, readable, strict=True)
     ]
     known = [each for each in cells if each is not None]
     # Channels of one scene share its texture: several are no more certain than one.
@@ -108,13 +109,12 @@ def _powers(place: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(y)), y, x, y * y, y * x, x * x])
 
 
-def _read_cells(channel: Evidence, model: NoiseModel, counts: tuple[int, ...]) -> np.ndarray:
+def _read_cells(spectra: PatchSpectra, model: NoiseModel, counts: tuple[int, ...]) -> np.ndarray:
     """Return the logarithm of sigma, its error, and the brightness of cells, (3, cell).
 
     Sigma is relative to what the model expects; NaN where there are not enough patches. It is read
     at high frequencies of smooth patches, and texture subtracted in proportion to low frequencies.
     """
-    spectra = channel.spectra
     line = model.positive_variance(spectra.seen)
     down, across = (
         (along * n).astype(np.uint8) for along, n in zip(spectra.place, counts, strict=True)

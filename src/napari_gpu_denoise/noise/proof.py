@@ -196,16 +196,17 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     share than in what they do is that of white noise beside texture. Of what is left of texture in
     JPEG files, some patches have much more than others.
     """
-    if any(each.spectrum is None or each.frames is not None for each in channels):
+    own = [each.spectrum for each in channels if each.spectrum and each.frames is None]
+    if len(own) < len(channels):
         return channels
     found = None if patches is None else patches.colours()
     if found is None or any(each.log_speckle for each in channels):
         return channels
     fall, unshared = found.fall, found.unshared_fall
-    own = unshared > limits.MIN_FALL_RATIO * fall
-    falls = limits.MIN_FALL_OF_COLOURS < min(fall, unshared) <= unshared < math.inf
-    if own and falls and found.growth < limits.MAX_GROWTH_OF_COLOURS:
+    falls = unshared > limits.MIN_FALL_RATIO * fall
+    falls &= limits.MIN_FALL_OF_COLOURS < min(fall, unshared) <= unshared < math.inf
+    if falls and found.growth < limits.MAX_GROWTH_OF_COLOURS:
         spectra = [NoiseSpectrum.of_power(power, found.patches) for power in found.power]
     else:
-        spectra = [replace(each.spectrum, white=True) for each in channels]
+        spectra = [replace(each, white=True) for each in own]
     return [each.with_spectrum(one) for each, one in zip(channels, spectra, strict=True)]

@@ -33,7 +33,7 @@ def _parse(kind: Any, value: Any, name: str = "", missing: float = math.nan) -> 
         return None if value is None else _parse(parts[0], value, name, missing)
     if kind is NoiseModel:
         return NoiseModel.from_dict(value)
-    if is_dataclass(kind):
+    if isinstance(kind, type) and is_dataclass(kind):
         missing, kinds = math.inf if kind is NoiseSpectrum else math.nan, get_type_hints(kind)
         known = [key for key in value if key in kinds]
         found = kind(**{key: _parse(kinds[key], value[key], key, missing) for key in known})

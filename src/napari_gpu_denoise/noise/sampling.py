@@ -127,10 +127,10 @@ class PlaneReader:
         """
         return self._stack(plane_indices(self.axes, self.shape, channel), side=side)
 
-    def sampled_repeats(self, channel: Channel | None) -> list[tuple[int, int]]:
-        """Return which of the sampled planes follow each other along `repeats`."""
-        places, axis = plane_indices(self.axes, self.shape, channel), self.repeats
-        last: dict[tuple, int] = {}
+    def sampled_repeats(self, channel: Channel | None, axis: int) -> list[tuple[int, int]]:
+        """Return which of the sampled planes follow each other along an axis."""
+        places = plane_indices(self.axes, self.shape, channel)
+        last: dict[str, int] = {}
         found = []
         for number, place in enumerate(places):
             others = str((*place[:axis], *place[axis + 1 :]))

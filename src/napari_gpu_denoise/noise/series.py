@@ -193,11 +193,11 @@ def limit_by_repeats(
     Speckle is exempt, which tissue that stands still repeats.
     """
     fits, factors, claims = list(fits), [1.0] * len(fits), []
-    if source.repeats is None or any(each.log_speckle for each in channels):
+    if (axis := source.repeats) is None or any(each.log_speckle for each in channels):
         return fits, factors
     for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
         row, planes = channels[number].in_a_row, channels[number].planes
-        pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel)]
+        pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel, axis)]
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.
             pairs = [(each[0], each[-1]) for each in row.rows]

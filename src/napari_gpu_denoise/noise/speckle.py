@@ -49,7 +49,7 @@ def read_windows(
         shape = (min(width, plane.shape[0]), min(width, plane.shape[1]))
         windows = sliding_window_view(plane, shape)
         limit = math.ceil(number / len(planes))
-        down, across = selection.grid_steps(*windows.shape[:2], limit)
+        down, across = selection.grid_steps(*windows.shape[:2], limit=limit)
         windows = windows[::down, ::across]
         kept = np.isfinite(windows).all(axis=(2, 3))
         if blank is not None:
@@ -144,11 +144,9 @@ def log_speckle_spectrum(
     levels: Sequence[list],
 ) -> NoiseSpectrum | None:
     """Return the spectrum of speckle on a logarithmic scale; None where it is not clearly that."""
-    large = [min(plane.shape) >= LOG_WINDOW for plane in planes]
-    planes, blanks, levels = (
-        [one for one, is_large in zip(each, large, strict=True) if is_large]
-        for each in (planes, blanks, levels)
-    )
+    large = [k for k, plane in enumerate(planes) if min(plane.shape) >= LOG_WINDOW]
+    planes, blanks = [planes[k] for k in large], [blanks[k] for k in large]
+    levels = [levels[k] for k in large]
     for number in (64, 400):  # few rule it out in most images
         number = selection.number_of_patches(number, blanks) if planes else number
         found = list(read_windows(planes, blanks, levels, (LOG_WINDOW, number, 0.05)))

@@ -251,7 +251,17 @@ def choose(device: Device | int | str | None = None) -> Device:
 
 
 def why(device: DeviceChoice = None) -> str:
-    """Say in one sentence which devices `choose_devices` returns, and why."""
+    """Say in one sentence which devices `choose_devices` returns, and why.
+
+    Parameters
+    ----------
+    device : Device, int, str, sequence of these, or None, default None
+        As in `choose_devices`.
+
+    Returns
+    -------
+    str
+    """
     first, *others = choose_devices(device)
     if others:
         return f"{names_of((first, *others))} are used: they were requested."

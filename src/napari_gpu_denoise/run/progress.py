@@ -39,7 +39,7 @@ class Progress:
 
     def __init__(
         self,
-        report: Callable[[Step], None] | None = None,
+        report: Callable[[Any], None] | None = None,
         stopped: Callable[[], bool] | None = None,
         lost: str = "no result was",
     ):
@@ -89,7 +89,7 @@ class Progress:
         """Report what is done before, or after, units can be counted; then as `check`."""
         self.tell(0, 0, name)
 
-    def within(self, change: Callable[[Step], Step]) -> Progress:
+    def within(self, change: Callable[[Step], Any]) -> Progress:
         """Return the progress of a part of the run, whose steps are reported changed."""
         return Progress(lambda step: self.report(change(step)), self.stopped, self._lost)
 

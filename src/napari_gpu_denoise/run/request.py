@@ -326,7 +326,8 @@ def _paragraph(spec) -> str:
     kind = type(spec.default).__name__
     if choices:
         kind = "{" + ", ".join(_quoted(choice) for choice in choices) + "}"
-    text = f"{spec.metadata['help']}."
+    said = spec.metadata["help"]
+    text = f"{said[0].upper()}{said[1:]}."
     if bounds:
         text += f" Range: {bounds[0]:g} to {bounds[1]:g} {unit}".rstrip() + "."
     elif unit:

@@ -58,7 +58,7 @@ def info_of(kept: Mapping[str, Any]) -> str:
     return "".join(kept.get("Info", ""))  # or of several
 
 
-def tags_of(kept: Mapping[str, Any], lines: Sequence[str], byteorder: str) -> list[tuple]:
+def tags_of(kept: Mapping[str, Any], lines: Sequence[str], byteorder: Any) -> list[tuple]:
     """Return the tags of kept metadata, with lines added to the Info."""
     text = "\n".join(filter(None, (info_of(kept).rstrip("\n"), *lines)))
     told = {**kept, "Info": text} if text else kept

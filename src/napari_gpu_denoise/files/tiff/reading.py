@@ -85,6 +85,8 @@ class Planes(FileBlocks):
     completely when any of it is indexed, and kept.
     """
 
+    _series: Any  # of tifffile, which types much of it as optional
+
     def __init__(self, series: tifffile.TiffPageSeries, path: Path, *, signed16: bool) -> None:
         page, scaled = math.prod(series.keyframe.shape), series.transform is not None
         shape, axes = grey(series)
@@ -95,8 +97,8 @@ class Planes(FileBlocks):
             outer = 0
         else:
             outer = page_axis(shape, page) or 0
-        stored = series.dtype if self._contiguous or scaled else series.keyframe.dtype
-        stored = stored.newbyteorder("=")
+        told: Any = series.dtype if self._contiguous or scaled else series.keyframe.dtype
+        stored = told.newbyteorder("=")
         number = np.dtype(np.uint8) if stored.kind == "b" else stored  # which filters take
         number = np.dtype(np.int16) if signed16 else number
         super().__init__(path, shape, number, outer, reading=listening)
@@ -182,7 +184,7 @@ def listening(path: Path) -> Iterator[list[str]]:
 
 def is_large(series: tifffile.TiffPageSeries) -> bool:
     """Return whether the planes of an image are large, and stored so that regions can be read."""
-    page = series.keyframe
+    page: Any = series.keyframe
     if math.prod(page.shape) * page.dtype.itemsize < LARGE_PLANE or series.transform is not None:
         return False
     shape, axes = grey(series)
@@ -213,7 +215,7 @@ class LargePlanes(Planes):
         self.chunks = (1,) * self._outer + unit + page.shape[2:]
 
     @staticmethod
-    def _by_rows(page: tifffile.TiffPage | tifffile.TiffFrame) -> bool:
+    def _by_rows(page: Any) -> bool:
         keyframe = page.keyframe
         return not keyframe.is_tiled and keyframe.is_final and page.is_contiguous
 
@@ -409,14 +411,15 @@ def _told(
 ) -> tuple[str, tuple[dict, ...], PixelMetadata]:
     """Return the kind of a file, its records, and how it is shown, and add to its metadata."""
     if series.kind == "ome":
-        xml = metadata["xml"] = tif.ome_metadata
+        xml = metadata["xml"] = tif.ome_metadata or ""
         told = ome_xml.read_image(xml, series.name, math.prod(series.shape))
         metadata["image"], history, shown = told
         return "ome", history, shown
     if series.kind == "imagej":
         kept = metadata["imagej"] = imagej.read_kept(series.keyframe, notes)
-        metadata["signed16"] = imagej.is_signed16(tif.imagej_metadata, series.dtype)
-        shown = imagej.read_shown(tif.imagej_metadata, series.keyframe, kept)
+        described = tif.imagej_metadata or {}
+        metadata["signed16"] = imagej.is_signed16(described, series.dtype)
+        shown = imagej.read_shown(described, series.keyframe, kept)
         return "imagej", image_file.records_in(imagej.info_of(kept)), shown
     history = image_file.records_in((metadata["software"] or b"").decode("ascii", "replace"))
     shown = _described(metadata["descriptions"])
@@ -437,7 +440,7 @@ def _raw(tag: tifffile.TiffTag | None) -> bytes | None:
         return handle.read(tag.valuebytecount)
 
 
-def _open_file(tif: tifffile.TiffFile) -> Any:
+def _open_file(tif: Any) -> Any:
     """Open a file of a set, if it is closed: they may be more than a process may open."""
     if not tif.filehandle.closed:
         return contextlib.nullcontext(tif.filehandle)
@@ -506,7 +509,7 @@ def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) 
 
 def check_planes(tif: tifffile.TiffFile, path: Path) -> None:
     """Refuse OME-XML that declares so many planes that listing them would fill the memory."""
-    declared, pixels, files = ome_xml.declared_planes(tif.ome_metadata)
+    declared, pixels, files = ome_xml.declared_planes(tif.ome_metadata or "")
     most = max(_PLANES, _PLANES_EACH * len(tif.pages) * files)
     if pixels // max(tif.pages[0].size, 1) > most:
         # tifffile counts as many planes of the size of a page; there may be larger ones.
@@ -519,7 +522,7 @@ def check_planes(tif: tifffile.TiffFile, path: Path) -> None:
         )
 
 
-def _pages_of(series: tifffile.TiffPageSeries) -> list[Any]:
+def _pages_of(series: Any) -> list[Any]:
     """Return the pages that are there; of later ones of one block only where they are stored."""
     if series.kind == "shaped" and series.dataoffset is not None:
         # In a quarter of the time that tifffile takes for all of their tags.
@@ -539,7 +542,7 @@ def stored_files(
     len(tif.pages)  # walks to the end of the chain of pages
     cut = input_checks.cut_short(path)
     # tifffile reads what is left if ImageJ's single page declares more than the file holds.
-    declared = tif.imagej_metadata.get("images", 1) if tif.is_imagej else 1
+    declared = (tif.imagej_metadata or {}).get("images", 1)
     lacks_planes = declared > len(series) and series.kind in ("generic", "uniform")
     if lacks_planes or any("TiffPages @" in message for message in log):
         raise cut

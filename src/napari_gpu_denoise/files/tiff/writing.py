@@ -226,7 +226,7 @@ def is_banded(stored: tuple[int, ...], dtype: np.dtype) -> bool:
 
 def pages_of(
     data: np.ndarray | Planes | PlaneStore, kept: dict[str, Any], options: dict[str, Any]
-) -> Iterator[np.ndarray | bytes]:
+) -> Iterator[Any]:
     """Yield pages, or their tiles or strips, as ``TiffWriter.write`` takes them one by one.
 
     `kept` is the metadata of the picture, `options` are those of ``TiffWriter.write``.
@@ -241,8 +241,8 @@ def pages_of(
         return imagej.swap_sign16(pixels) if swapped else pixels
 
     several = _AT_ONCE // (math.prod(stored) * data.dtype.itemsize)  # as each waits for Python
-    plain = tile is None and "compression" not in options and isinstance(data, np.ndarray)
-    if plain and several > 1 and data.flags.c_contiguous:
+    plain = tile is None and "compression" not in options
+    if plain and several > 1 and isinstance(data, np.ndarray) and data.flags.c_contiguous:
         data = data.reshape(-1, *stored)
         yield from (shown(data[k : k + several]) for k in range(0, len(data), several))
         return

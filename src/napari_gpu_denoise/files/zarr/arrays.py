@@ -58,14 +58,14 @@ def open_arrays(
     `FileError` if the metadata name anything that is not known here. Chunks outside of the real
     folder `within` are refused.
     """
-    bounded = _bounded(node, place / name)
+    told: list[Any] = [_bounded(node, place / name), dict(node.array)]
+    told[1]["attributes"] = dict(node.attributes)
     if isinstance(place, Address):
         store = FsspecStore.from_url(str(place), read_only=True)
     else:
         store = Folder(place, within)
     read, like = (
-        zarr.Array(zarr.AsyncArray(metadata=told, store_path=StorePath(store, name)))
-        for told in (bounded, {**node.array, "attributes": dict(node.attributes)})
+        zarr.Array(zarr.AsyncArray(metadata=one, store_path=StorePath(store, name))) for one in told
     )
     return read, like
 

@@ -97,7 +97,8 @@ class _Stored:
         else:
             first, compressor = pipeline.array_bytes_codec, None
             known = isinstance(first, BytesCodec) and not pipeline.array_array_codecs
-            order = first.to_dict().get("configuration", {}).get("endian")
+            told: Any = first.to_dict()
+            order = told.get("configuration", {}).get("endian")
             dtype = dtype.newbyteorder(order or "=")
         known = known and all(isinstance(codec, SupportsSyncCodec) for codec in codecs)
         known = known and isinstance(array.store, LocalStore)

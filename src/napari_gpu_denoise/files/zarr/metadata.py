@@ -228,7 +228,7 @@ def revised(
     """
     made = copy.deepcopy(dict(attributes))
     made.pop("bioformats2raw.layout", None)
-    _, ome = ome_of(made)
+    ome: Any = ome_of(made)[1]
     image = ome["multiscales"][0]
     image.pop("coordinateTransformations", None)
     found = described(attributes, Path())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import input_checks
@@ -26,14 +26,14 @@ _CLAIM = ".gpu-denoise-unfinished"
 _DEEPEST = 32  # folders that a name in metadata may have
 
 
-class Address(os.PathLike):
+class Address(Path if TYPE_CHECKING else os.PathLike):
     """A place such as ``s3://bucket/in.ome.zarr``, with what batches ask of a `Path`."""
 
     def __init__(self, url: str) -> None:
         self._protocol, _, place = url.partition("://")
         self._place = at = PurePosixPath(place)
         #: The last part, the same without its suffix, and that.
-        self.name, self.stem, self.suffix = at.name, at.stem, at.suffix
+        vars(self).update(name=at.name, stem=at.stem, suffix=at.suffix)
 
     def __fspath__(self) -> str:
         return f"{self._protocol}://{self._place}"
@@ -185,7 +185,7 @@ def member(folder: Path | Address, name: object) -> Path | Address:
             f"The metadata of {folder} name {input_checks.brief(repr(name))}, which is no name of "
             "a folder in it: it was not read; save it again."
         )
-    return folder / name
+    return folder / str(name)
 
 
 def check_inside(folder: str | None, path: Path) -> str:

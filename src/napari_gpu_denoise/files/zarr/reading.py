@@ -231,7 +231,7 @@ def _missing(array: Any, there: Iterable[tuple[str, tuple[int, ...], Callable[[]
     return missing
 
 
-def _word(setting: Any) -> str:
+def _word(setting: Any) -> Any:
     """Return a setting of zarr as a word; up to zarr 3.1 it was an enumeration."""
     return getattr(setting, "value", setting)
 

@@ -52,7 +52,7 @@ class Parameter(NamedTuple):
         raise SettingsError(f"{self.name}={given!r:.80} does not fit {model} noise: give {wanted}.")
 
 
-def parameter(*shown: str, default: Any = dataclasses.MISSING, **limits: Any) -> Any:
+def parameter(*shown: Any, default: Any = dataclasses.MISSING, **limits: Any) -> Any:
     """Return the dataclass field of a `Parameter`: its label, its unit, and the rest by name."""
     return dataclasses.field(default=default, metadata={"is": Parameter(*shown, **limits)})
 
@@ -160,6 +160,7 @@ class Misfit(NamedTuple):
     reason: str = ""  # that speaks for the model, in words
 
 
+@dataclasses.dataclass(frozen=True)
 class NoiseModel(ABC):
     """Base class of the noise models in this package.
 
@@ -185,9 +186,9 @@ class NoiseModel(ABC):
     #: The model of the same noise without correlation between pixels, if `models_correlation`.
     white_form: ClassVar[type[NoiseModel] | None] = None
     #: Standard deviation of the noise after `stabilise`.
-    sigma_after: float = 1.0
+    sigma_after: ClassVar[float] = 1.0
     #: Whether a parameter is still to be read from the image, by `for_image`.
-    needs_image: bool = False
+    needs_image: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Convert parameters to floats, and refuse those that do not fit."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,13 +14,10 @@ from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum, autocovari
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.patches.spectra import METHOD
 
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.evidence import Evidence
+UNCORRELATED = np.pad([[1.0]], ((0, LAGS), (0, LAGS))).tolist()  # autocorrelation of white noise
 
 
-UNCORRELATED = np.pad([[1.0]], ((0, LAGS), (0, LAGS)))  # autocorrelation of white noise
-
-
+@dataclass(frozen=True)
 class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
@@ -64,7 +61,7 @@ class Gaussian(Additive, base.NoiseModel):
     description: ClassVar[str] = "One standard deviation for all grey levels."
 
     @classmethod
-    def misfit(cls, channel: Evidence) -> base.Misfit:
+    def misfit(cls, channel: base.Evidence) -> base.Misfit:
         """Return that of a constant variance; this is the model to assume in doubt."""
         if channel.log_speckle:
             reason = "it is speckle on a logarithmic scale, as its skewness shows"
@@ -89,7 +86,7 @@ class Gaussian(Additive, base.NoiseModel):
         return base.Misfit(laws.constant, reason)
 
     @classmethod
-    def fit(cls, channel: Evidence) -> base.Fit:
+    def fit(cls, channel: base.Evidence) -> base.Fit:
         """Return the sigma that filters measure where none is given."""
         method, notes = METHOD, ()
         sigma, error = channel.sigma, channel.error
@@ -175,11 +172,11 @@ class Correlated(Additive, base.NoiseModel):
         ``spectrum.sigma`` squared: slopes of the image, which the lowest frequencies may hold,
         raise it less. Where the noise alone was measured, and reaches far, it is that.
         """
-        if spectrum.any_range:
-            return cls(spectrum.sigma, np.clip(spectrum.autocorrelation, -1.0, 1.0))
-        variance = float(autocovariance(np.array(spectrum.power))[0, 0])
         # Where hardly anything was measured a fit may not be a valid covariance.
-        table = np.clip(spectrum.autocorrelation, -1.0, 1.0)
+        table = np.clip(spectrum.autocorrelation, -1.0, 1.0).tolist()
+        if spectrum.any_range:
+            return cls(spectrum.sigma, table)
+        variance = float(autocovariance(np.array(spectrum.power))[0, 0])
         return cls(math.sqrt(variance) if variance > 0 else spectrum.sigma, table)
 
     @property
@@ -198,14 +195,14 @@ class Correlated(Additive, base.NoiseModel):
         return not any(map(any, self.autocorrelation[1:])) and not any(self.autocorrelation[0][1:])
 
     @classmethod
-    def misfit(cls, channel: Evidence) -> base.Misfit:
+    def misfit(cls, channel: base.Evidence) -> base.Misfit:
         return Gaussian.misfit(channel)
 
     @classmethod
-    def fit(cls, channel: Evidence) -> base.Fit:
+    def fit(cls, channel: base.Evidence) -> base.Fit:
         """Read sigma and autocorrelation from the spectrum of the noise."""
         spectrum, error = channel.spectrum, channel.error
-        if spectrum is None or not spectrum.sigma:
+        if spectrum is None or channel.spectra is None or not spectrum.sigma:
             model = cls(channel.sigma, UNCORRELATED)
         else:
             model = cls.of_spectrum(spectrum)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches.spectra import METHOD
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.evidence import Evidence
-
 
 MAX_READ_NOISE = 1e5  # electrons; float32 of stabilised values resolves 0.01 there
 LARGE_VARIANCE = 400.0  # electrons²; above it the expansion is as exact as a table
@@ -95,29 +91,29 @@ class PoissonGaussian(base.NoiseModel):
 
     def transform(self, signed: bool = True) -> base.Transform:
         read, there = self._electrons, {"offset": self.offset, "electrons": 1 / self.gain}
-        back = {"offset": self.offset, "gain": self.gain, "read_noise": read}
+        back: dict[str, Any] = {"offset": self.offset, "gain": self.gain, "read_noise": read}
         back["table"] = correction(read)
         return base.Transform("photons", {**there, "added": 0.375 + read**2}, back)
 
     @classmethod
-    def misfit(cls, channel: Evidence) -> base.Misfit:
+    def misfit(cls, channel: base.Evidence) -> base.Misfit:
         """Return that of a line, or of a constant where nothing shows that the variance grows."""
         laws, constant = channel.laws, Gaussian.misfit(channel).cost
         best = constant if laws is None else min(constant, laws.line)
         if channel.grows_over_time:
             why = "the variance of differences between still frames grows with brightness"
             return base.Misfit(best - limits.PROOF_WORTH, why)
-        if channel.grows_over_time is None and channel.photons is not None:
+        unknown = channel.grows_over_time is None
+        if unknown and channel.photons is not None:
             why = "the values are photon counts: at low counts, the variance equals the mean"
             return base.Misfit(best - limits.PROOF_WORTH, why)
-        grows = laws is not None and laws.proven and laws.growth >= limits.MIN_VARIANCE_GROWTH
-        if channel.grows_over_time is None and grows:
+        if unknown and laws and laws.proven and laws.growth >= limits.MIN_VARIANCE_GROWTH:
             why = f"the variance grows linearly with brightness, {laws.range()}"
             return base.Misfit(laws.line, why)
         return base.Misfit(constant)
 
     @classmethod
-    def fit(cls, channel: Evidence) -> base.Fit:
+    def fit(cls, channel: base.Evidence) -> base.Fit:
         """Measure gain and read noise on differences of still frames, else on single images."""
         found = channel.temporal or channel.single
         notes: tuple[str, ...] = ()
@@ -236,18 +232,18 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
         return Correlated(1.0, self.autocorrelation, self.shared, self.along_z)
 
     @classmethod
-    def misfit(cls, channel: Evidence) -> base.Misfit:
+    def misfit(cls, channel: base.Evidence) -> base.Misfit:
         if channel.temporal is not None:
             return base.Misfit(math.inf)  # frames only pass as still if differences are white
         laws = channel.laws
         grows = channel.shows_line and laws is not None and laws.grows
-        if not grows or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
+        if laws is None or not grows or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
             return PoissonGaussian.misfit(channel)
         why = f"the variance grows {laws.growth:.2g} times with brightness"
-        return base.Misfit(channel.laws.line, why)
+        return base.Misfit(laws.line, why)
 
     @classmethod
-    def fit(cls, channel: Evidence) -> base.Fit:
+    def fit(cls, channel: base.Evidence) -> base.Fit:
         """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
         from napari_gpu_denoise.noise.correlation import noise_spectrum
 

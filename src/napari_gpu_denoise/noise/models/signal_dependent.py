@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Gaussian
 from napari_gpu_denoise.noise.patches.laws import KNOT
 from napari_gpu_denoise.noise.patches.spectra import METHOD
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -77,12 +74,12 @@ class SignalDependent(base.NoiseModel):
 
     def transform(self, signed: bool = True) -> base.Transform:
         forward, backward = _tables(self.levels, self.sigmas)
-        below, above = np.float32([self.sigmas[0], self.sigmas[-1]])
+        below, above = np.array([self.sigmas[0], self.sigmas[-1]], np.float32)
         there = {"below": 1 / below, "above": 1 / above, "table": forward}
         return base.Transform("levels", there, {"below": below, "above": above, "table": backward})
 
     @classmethod
-    def misfit(cls, channel: Evidence) -> base.Misfit:
+    def misfit(cls, channel: base.Evidence) -> base.Misfit:
         laws = channel.laws
         # Planes of unlike noise have most of it at the ends of their common range of brightness.
         alike = channel.levelled is None and channel.temporal is None
@@ -94,7 +91,7 @@ class SignalDependent(base.NoiseModel):
         return base.Misfit(laws.free, f"the variance changes with brightness, {laws.range()}")
 
     @classmethod
-    def fit(cls, channel: Evidence) -> base.Fit:
+    def fit(cls, channel: base.Evidence) -> base.Fit:
         """Read sigma at levels of brightness."""
         laws = channel.laws
         levels, sigmas = laws.table if laws is not None and laws.proven else ((), ())

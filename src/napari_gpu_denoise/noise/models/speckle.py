@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
-
-if TYPE_CHECKING:
-    from napari_gpu_denoise.noise.evidence import Evidence
 
 MIN_LOOKS = 0.1  # of fewer, logarithms have means far beyond what float32 holds
 
@@ -81,7 +78,7 @@ class Speckle(base.NoiseModel):
         return base.Transform("speckle", {"least": self.least}, {"bias": self.bias})
 
     @classmethod
-    def misfit(cls, channel: Evidence) -> base.Misfit:
+    def misfit(cls, channel: base.Evidence) -> base.Misfit:
         laws = channel.laws
         # Texture of one contrast has this variance as well, but not in half of an image.
         if laws is None or not laws.is_quadratic or channel.proof < 0.5:
@@ -90,7 +87,7 @@ class Speckle(base.NoiseModel):
         return base.Misfit(laws.square, reason)
 
     @classmethod
-    def fit(cls, channel: Evidence) -> base.Fit:
+    def fit(cls, channel: base.Evidence) -> base.Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
         from napari_gpu_denoise.noise.speckle import speckle_noise
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -91,8 +92,8 @@ class Squares:
 def span_sums(
     energy: Squares | np.ndarray,
     order: np.ndarray,
-    starts: np.ndarray,
-    stops: np.ndarray,
+    starts: Sequence[int] | np.ndarray,
+    stops: Sequence[int] | np.ndarray,
     weight: np.ndarray | None = None,
 ) -> np.ndarray:
     """Sum up `energy` (patch, frequency) over spans of patches, (span, frequency).

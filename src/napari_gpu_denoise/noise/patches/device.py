@@ -107,7 +107,7 @@ class DevicePatches:
         planes: Sequence[np.ndarray],
         limit: int,
         blanks: Sequence[np.ndarray | None],
-        levels: Sequence[Sequence],
+        levels: Sequence[Any],
     ) -> dict[str, Any] | None:
         """Read fields of `PatchSpectra` of planes of one shape and type; None without patches."""
         grid = _Grid.of(planes[0].shape, limit // len(planes))
@@ -134,7 +134,7 @@ class DevicePatches:
         planes: Sequence[np.ndarray],
         grid: _Grid,
         kept: np.ndarray,
-        levels: Sequence[Sequence],
+        levels: Sequence[Any],
         mapping: Levels | None = None,
     ) -> dict[str, Any] | None:
         """Transform the patches of planes, whose grey levels were mapped."""
@@ -170,7 +170,7 @@ class DevicePatches:
         }
 
     def _transform(
-        self, planes: Sequence[np.ndarray], levels: Sequence[Sequence], grid: _Grid, into: Any
+        self, planes: Sequence[np.ndarray], levels: Sequence[Any], grid: _Grid, into: Any
     ) -> np.ndarray:
         """Transform the patches of planes; return the numbers told of each, in pinned memory."""
         import pyopencl as cl

@@ -68,9 +68,9 @@ def _constant_area(plane: np.ndarray, edges: np.ndarray | None) -> Blank | None:
     whole = None
     for width in (8, 16, 32, 64):  # larger ones where chance makes smaller
         seeds = constant_squares(plane, width)
-        if seeds is None:
+        if seeds is None or (wider := constant_squares(plane, width // 2)) is None:
             return whole
-        area = Blank(_distinct(plane, seeds, constant_squares(plane, width // 2)), width)
+        area = Blank(_distinct(plane, seeds, wider), width)
         if not area.pixels.any():
             return whole
         blank = area.pixels if edges is None else area.pixels | edges
@@ -102,7 +102,7 @@ def not_image(
     clear = [total] * len(planes)
     for k, (plane, mask) in enumerate(zip(planes, masks, strict=True)):
         if mask is not None:
-            clear[k] = np.count_nonzero(clear_patches(mask | ~np.isfinite(plane), PATCH))
+            clear[k] = int(np.count_nonzero(clear_patches(mask | ~np.isfinite(plane), PATCH)))
             if clear[k] < MIN_CLEAR_PATCHES:
                 masks[k], clear[k] = np.ones(plane.shape, bool), 0
     few = sum(clear) < max(MIN_CLEAR_PATCHES, MIN_CLEAR_SHARE * total * len(planes))
@@ -287,7 +287,7 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     blocks = blocks_of(plane, PATCH)
     if not blocks.size:
         return None
-    down, across = grid_steps(*blocks.shape[:2], 1024)
+    down, across = grid_steps(*blocks.shape[:2], limit=1024)
     values = blocks[::down, ::across].reshape(-1, PATCH, PATCH).astype(np.float64) - float(darkest)
     values = values[(np.isfinite(values) & (values >= 0)).all(axis=(1, 2))]
     step = float(values.min(initial=np.inf, where=values > 0))

@@ -196,7 +196,7 @@ def read_alike(
         if len(found) == len(sets) and all(alike):
             break
         # To look for NaN in every pixel first would take as long as all the rest.
-        bad = [~np.isfinite(row).all(axis=0) for row in zip(*sets, strict=True)]
+        bad = [~np.all(np.isfinite(row), axis=0) for row in zip(*sets, strict=True)]
         blanks = [
             one if other is None else one | other for one, other in zip(bad, blanks, strict=True)
         ]
@@ -269,7 +269,7 @@ def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
     return float(np.median(sigma)), spread * math.sqrt(math.pi / (2 * len(sigma)))
 
 
-def planes_differ(sigma: Sequence[float], error: Sequence[float]) -> bool:
+def planes_differ(sigma: Sequence[float], error: Sequence[float] | np.ndarray) -> bool:
     """Return whether planes clearly differ in their noise; `error` is relative.
 
     Planes without noise, or where it is not known, do not count.

@@ -93,7 +93,7 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
     seen = list(map(_analyse_plane, some))
     found = []
     for axis, kind in enumerate(("rows", "columns")):
-        known = [each.offsets[axis] for each in seen if each.offsets[axis] is not None]
+        known = [row for row in (each.offsets[axis] for each in seen) if row is not None]
         if 2 * len(known) > len(seen):
             pairs = [rows.shared_variation(a.jumps, b.jumps)[0] for a, b in combinations(known, 2)]
             fixed = bool(np.median(pairs) >= limits.MIN_SHARED_BY_PLANES) if pairs else None

@@ -111,7 +111,7 @@ def block_amplitudes(plane: np.ndarray, frequencies: np.ndarray) -> np.ndarray:
     down, across = map(_tables, plane.shape, frequencies.T)
     cuts = [np.arange(BLOCKS + 1) * n // BLOCKS for n in plane.shape]
     rows = np.empty((len(frequencies), BLOCKS, len(plane)), np.complex64)
-    both = np.concatenate([across.real, across.imag])
+    both = np.concatenate([np.real(across), np.imag(across)])
     for k in range(BLOCKS):
         some = slice(*cuts[1][k : k + 2])
         # Row by row: OpenBLAS shares larger products among threads, which wait for each other.

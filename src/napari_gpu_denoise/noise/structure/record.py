@@ -128,7 +128,7 @@ def parse_correction(correct: Any) -> CorrectionRequest | None:
     if correct is None or isinstance(correct, CorrectionRequest):
         return correct
     names = [correct] if isinstance(correct, str) else correct
-    names = [*names] if isinstance(names, (tuple, list, set, frozenset)) else [None]
+    names = [*names] if isinstance(names, (tuple, list, set, frozenset)) else [""]
     if not names:
         return None
     if not all(isinstance(name, str) and name in CHOICES for name in names):
