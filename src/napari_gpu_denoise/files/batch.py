@@ -56,7 +56,6 @@ class Batch:
     options: Options
     stop_on_error: bool = False
     workers: Any = None
-    devices: tuple[Device, ...] = ()  # of this process, on which files are filtered in turn
 
     @classmethod
     def of(
@@ -71,11 +70,14 @@ class Batch:
         """Return the batch of inputs and output, as `run_batch` takes them."""
         found = formats.find_files(inputs)
         targets = dict(formats.pair(found, output))
-        told, devices = Options(**options), ()
-        if told.client is None:  # workers choose their devices by themselves
-            devices = choose_devices(run.device, *run.uses)
-            run = replace(run, device=devices)
-        return cls(tuple(found), targets, run, told, stop_on_error, workers, devices)
+        if options.get("client") is None:  # workers choose their devices by themselves
+            run = replace(run, device=choose_devices(run.device, *run.uses))
+        return cls(tuple(found), targets, run, Options(**options), stop_on_error, workers)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of this process, on which files are filtered in turn."""
+        return choose_devices(self.run.device)
 
     def open_image(self, path: Path) -> contextlib.AbstractContextManager[ImageFile]:
         """Open an image of the batch, or a result."""
@@ -180,8 +182,7 @@ def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) 
 
     `said` returns a note as a front end words it.
     """
-    if (record := file.record) is None:
-        return
+    record: Any = file.record
     sigma = ", ".join(f"{value:.4g}" for value in record.sigma)
     yield str(file.output)
     if record.recommended:

@@ -50,8 +50,9 @@ def check_removed(name: str) -> str:
     """Return a name; raise `SettingsError` if it is one of an earlier version."""
     if found := REMOVED.get(name.replace("-", "_")):
         remedy, title = found
-        code = "removed-filter" if remedy == _USE_BM4D else ""
-        raise SettingsError(f"{title} was removed", remedy, code=code)
+        if remedy == _USE_BM4D:
+            raise SettingsError(f"{title} was removed", remedy, code="removed-filter")
+        raise SettingsError(f"{title} was removed", remedy)
     return name
 
 

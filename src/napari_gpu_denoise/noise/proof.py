@@ -197,9 +197,7 @@ def proven_colours(channels: list[Evidence], patches: ChannelPatches | None) -> 
     JPEG files, some patches have much more than others.
     """
     own = [each.spectrum for each in channels if each.spectrum and each.frames is None]
-    if len(own) < len(channels):
-        return channels
-    found = None if patches is None else patches.colours()
+    found = None if patches is None or len(own) < len(channels) else patches.colours()
     if found is None or any(each.log_speckle for each in channels):
         return channels
     fall, unshared = found.fall, found.unshared_fall

@@ -185,8 +185,7 @@ def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
         around = gaussian_filter(squares, (3.0, 0.7), mode="nearest")
         links = 1 / (np.maximum(around, 1e-3 * noise) + squares)
         found, image = most_probable(means, weights, links, 16 * variance, found)
-    split = (np.array_split(each, 3, axis=1) for each in (means, weights, links))
-    given = zip(*split, strict=True)
+    given = zip(*(np.array_split(each, 3, axis=1) for each in (means, weights, links)), strict=True)
     thirds = [most_probable(m, w, k, 16 * variance, found)[0] for m, w, k in given]
     return shrunk(found, thirds, variance).astype(np.float32)
 
