@@ -15,6 +15,7 @@ import types
 from pathlib import Path
 from typing import NamedTuple
 
+import nibabel
 import numpy as np
 import pytest
 
@@ -39,6 +40,7 @@ PAGES = [
     ROOT / "sample_data" / "README.md",
 ]
 NOT_RUN = "<!-- not run: "
+SPEED, NLM_ON_GPU, BM3D_ON_GPU = "Speed and quality", "NL-means on a GPU", "BM3D on a GPU"
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -106,9 +108,26 @@ def test_python_blocks_run_and_print_what_is_said(page, tmp_path, monkeypatch):
         assert_printed(printed.getvalue(), said, f"{_name(page)}, line {block.line},")
 
 
+def write_files_of_the_guide(folder: Path) -> None:
+    """Write small files of the formats that ``files.md`` names and no sample has."""
+    from files import test_dicom, test_video
+    from files.test_microscopes import write_czi, write_lif
+
+    image = noisy(12, 64, 72).clip(0).astype(np.uint16)
+    write_czi(folder / "cells.czi", image.reshape(3, 2, 2, 64, 72))
+    write_lif(folder / "positions.lif", image=image.reshape(3, 2, 2, 64, 72))
+    test_dicom.series(folder / "head", image[:4])
+    test_video.saved(folder / "heart.avi", image.clip(0, 255).astype(np.uint8), "ffv1", "gray")
+    for name, volume in ("t1", image[:6].T), ("dwi", image.reshape(6, 2, 64, 72).T):
+        nibabel.save(nibabel.Nifti1Image(volume, np.eye(4)), folder / f"{name}.nii.gz")
+    (folder / "dwi.bval").write_text("0 0 1000 1000 1000 1000", encoding="utf-8")
+
+
 @pytest.mark.parametrize("page", with_blocks(GUIDE, "console"))
 def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.name == "files.md":
+        write_files_of_the_guide(tmp_path)
     for block in blocks(page):
         if block.kind != "console" or not block.runs:
             continue
@@ -117,8 +136,12 @@ def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
             words = shlex.split(command)
             assert words[0] == "gpu-denoise", f"{_name(page)}: {command} is not ours to run"
             printed = io.StringIO()
+            end = words.index(">") if ">" in words else len(words)
             with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-                main(words[1:])
+                main(words[1:end])
+            if words[end:]:  # written to a file, as a shell does
+                Path(words[-1]).write_text(printed.getvalue(), encoding="utf-8")
+                printed = io.StringIO()
             # What was complained of comes last here; a terminal mixes the two as they come.
             assert_printed(printed.getvalue(), said, f"{_name(page)}: {command}")
 
@@ -154,10 +177,13 @@ def test_options_named_exist(page):
         assert code.split()[0].split("=")[0] in every, f"{_name(page)}: {code}"
 
 
-def test_every_setting_has_its_option_in_the_guide():
+def test_every_option_is_in_the_guide_or_a_setting_of_the_methods_page():
     text = (ROOT / "docs" / "guide" / "command_line.md").read_text(encoding="utf-8")
     for kind in FILTERS:
-        for option in options()[kind.name.replace("_", "-")] - {"-h", "--help", "--output"}:
+        settings = {f"--{field.name.replace('_', '-')}" for field in setting_fields(kind)}
+        settings |= {f"--no-{name[2:]}" for name in settings}
+        known = options()[kind.name.replace("_", "-")]
+        for option in known - settings - {"-h", "--help", "--output"}:
             assert re.search(rf"{option}\b", text), f"{option} is not in the guide"
 
 
@@ -227,6 +253,31 @@ def rows(page: Path, heading: str) -> list[list[str]]:
     ]
 
 
+def test_speeds_of_the_readme_are_those_of_the_performance_page():
+    def column(heading: str, row: int, *cells: int) -> list[str]:
+        found = rows(ROOT / "docs" / "performance.md", heading)[row]
+        return [re.search(r"[\d.]+", found[cell])[0] for cell in cells]
+
+    def told(cells: list[str]) -> list[float]:
+        values = [cell.split() for cell in cells]
+        return [float(value) * (1000 if unit == "s" else 1) for value, unit in values]
+
+    kernels, calls, cores, quality = (cells[1:] for cells in rows(ROOT / "README.md", SPEED))
+    bm3d = {name: 2 + k for k, name in enumerate(("fast", "normal", "fixed", "high"))}
+    chosen = [bm3d[name] for name in ("fast", "normal", "high")]
+    measured = {
+        "kernels": [*column(NLM_ON_GPU, 2, 1, 2), *column(BM3D_ON_GPU, 0, *chosen)],
+        "calls": [*column(NLM_ON_GPU, 3, 1, 2), *column(BM3D_ON_GPU, 1, *chosen)],
+        "cores": column("NL-means on a CPU", 0, 0, 2, 3, 5, 6),
+    }
+    for cells, there in zip((kernels, calls, cores), measured.values(), strict=True):
+        assert told(cells) == pytest.approx([float(value) for value in there], rel=0.05)
+    nl_means = column("Quality of NL-means", 0, 1), column("Quality of NL-means", 1, 1)
+    others = (column("Quality of BM3D", row, 2) for row in (0, 1, 3))
+    there = [float(value[0]) for value in (*nl_means, *others)]
+    assert told(quality) == pytest.approx(there, abs=0.006)
+
+
 @pytest.mark.parametrize("kind", FILTERS)
 def test_settings_of_the_methods_page(kind):
     page = ROOT / "docs" / "methods" / f"{kind.name}.md"
@@ -235,6 +286,18 @@ def test_settings_of_the_methods_page(kind):
         names = re.findall(r"`(\w+)`", names)
         said |= dict(zip(names, map(str.strip, defaults.split(",")), strict=True))
     assert said == {field.name: str(field.default) for field in setting_fields(kind)}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in FILTERS if len(kind.presets) > 1])
+def test_profiles_of_the_methods_page(kind):
+    page = ROOT / "docs" / "methods" / f"{kind.name}.md"
+    said = {}
+    for name, changes, *_ in rows(page, "Profiles"):
+        said[name.strip("`")] = dict(re.findall(r"`(\w+)=([^`]*)`", changes))
+    assert said == {
+        name: {key: str(value) for key, value in changes.items()}
+        for name, changes in kind.presets.items()
+    }
 
 
 def test_exit_codes_and_errors_of_the_guide():
