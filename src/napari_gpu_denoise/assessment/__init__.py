@@ -1,1 +1,1 @@
-"""Which filter suits an image, and how good a result is, told from the noisy image alone."""
+"""Recommendation of a filter, and quality of a result, from the noisy image alone."""

@@ -134,7 +134,7 @@ def _pixel_size(spacing: Any) -> tuple[float, float] | None:
 
 @quiet()
 def assess_image(image: Any, run: Run, options: Options, progress: Progress) -> Assessment:
-    """Assess as `assess` does; progress is told in runs of the filter, and may repeat."""
+    """Assess as `assess` does; progress counts runs of the filter, and may repeat."""
     if run.filter.yields_map:
         raise SettingsError(
             "The result with these settings is a map, not an image: choose settings that denoise."

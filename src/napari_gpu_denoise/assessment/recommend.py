@@ -106,7 +106,7 @@ _START = 1.0  # seconds for the noise, and for reading
 
 
 def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
-    """Return about how long a filter takes for so many pixels on devices, which share them."""
+    """Estimate the time of a filter for a number of pixels that devices share, in seconds."""
     (device, *others) = devices
     refined = getattr(filter, "refine", "off") != "off"
     profile = "best" if refined else filter.nearest_profile()[0]

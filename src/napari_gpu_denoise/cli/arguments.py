@@ -126,7 +126,7 @@ def _add_filter(added: Any, settings: type) -> None:
         "--output",
         metavar="OUT",
         required=True,
-        help="file for one input, in its format; folder for several inputs (created if necessary)",
+        help="file for one input, named by its format; folder for several (created if necessary)",
     )
     parser.add_argument(
         "--dtype",

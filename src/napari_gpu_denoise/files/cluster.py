@@ -356,7 +356,7 @@ def begin_chunks(parts: Iterable[Part], chunks: Sequence[int]) -> bool:
 
 
 def _absolute(path: str | os.PathLike) -> str:
-    """Return a path as other processes have to be told it."""
+    """Return the path or address by which other processes open a file."""
     return os.fspath(path if isinstance(path, Address) else Path(path).absolute())
 
 

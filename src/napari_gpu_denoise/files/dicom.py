@@ -428,7 +428,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def _steps(held: Any, notes: list[str]) -> Steps:
-    """Return the steps along y, x, z and t that a file tells; z is that between its slices."""
+    """Return the steps along y, x, z and t in a file; z is that between its slices."""
     measures = "PixelMeasuresSequence"
     spacing = _values(_told(held, 0, measures, "PixelSpacing") or held.get("ImagerPixelSpacing"))
     spacing = spacing or _ultrasound_spacing(held, notes)
@@ -721,7 +721,7 @@ class _NewSeries:
         return stored
 
     def _revise(self, held: Any) -> None:
-        """Change what tells of the pixels, and nothing that tells of the patient."""
+        """Change the elements that describe pixels, and none of the patient."""
         import pydicom.uid
 
         if "SOPClassUID" in held and "SOPInstanceUID" in held:

@@ -137,12 +137,12 @@ def check_declared(declared: int, stored: int, path: Path, reader: str) -> None:
 
 
 def enough_stored(declared: int) -> int:
-    """Return the least bytes that must be stored of an image of so many; 0 if it is small."""
+    """Return the least bytes stored of an image of a size in bytes; 0 if it is small."""
     return -(-declared // _MOST_COMPRESSED) if declared >= _LARGE else 0
 
 
 def most_declared(stored: int) -> int:
-    """Return the most bytes of an image that may be stored in so many."""
+    """Return the most bytes of an image that a number of stored bytes may hold."""
     return max(_LARGE, stored * _MOST_COMPRESSED)
 
 

@@ -68,7 +68,7 @@ class OpenImage(contextlib.ExitStack):
 
 @dataclass(frozen=True)
 class Options:
-    """What `run_batch` is told of reading and writing files."""
+    """Options of `run_batch` for reading and writing files."""
 
     overwrite: bool = False
     resume: bool = False

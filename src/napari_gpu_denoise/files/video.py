@@ -103,7 +103,7 @@ def _picture(path: Path, file: BinaryIO) -> ImageFile:
 
 
 def _time_step(times: list[int], stream: Any, notes: list[str]) -> Fraction:
-    """Return the mean time between frames, in seconds, with a note if it varies or is not told."""
+    """Return the mean time between frames, in seconds, with a note if it varies or is unknown."""
     rate, base = stream.average_rate or stream.guessed_rate or Fraction(25), stream.time_base
     if not times:
         notes.append("The frames have no times: the rate that the file tells is taken.")

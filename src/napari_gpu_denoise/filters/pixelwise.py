@@ -53,7 +53,7 @@ class Group:
 
     @classmethod
     def of(cls, settings: NLMeansPixelwise, device: Device, rows: int, planes: int) -> Group | None:
-        """Return the group for so many planes compared; None if they do not fit local memory."""
+        """Return the work-group for a number of planes; None if they do not fit local memory."""
         offsets, reached = settings.window, rows + settings.patch - 1
         columns = 4 if planes == 1 else 2
         held = reached * columns * planes <= _HELD

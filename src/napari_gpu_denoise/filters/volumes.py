@@ -70,7 +70,7 @@ def choose_cube(image: Any, names: str, voxel: str) -> tuple[str, str]:
 
 
 def distance_of(image: Any, names: str, voxel: str) -> tuple[float, str]:
-    """Return the distance of slices in pixels, 1 where nothing tells, and how it is known."""
+    """Return the distance of slices in pixels, 1 where it is unknown, and its source."""
     ratio = slice_distance(image, names)
     if ratio is not None:
         return ratio, f"neighbouring slices differ as much as pixels {ratio:.2g} apart"

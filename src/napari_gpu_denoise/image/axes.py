@@ -20,7 +20,7 @@ _NARROWEST = 16
 
 
 def _example(ndim: int) -> str:
-    """Return likely names of so many axes."""
+    """Guess the names of a number of axes."""
     return {2: "YX", 3: "TYX", 5: "TCZYX"}.get(ndim, "TZYX")
 
 

@@ -20,7 +20,7 @@ _quiet = partial(np.seterr, over="ignore", invalid="ignore")  # of a thread
 # Threads that are kept from call to call, by what they are for.
 @cache
 def shared_executor(purpose: str, number: int) -> ThreadPoolExecutor:
-    """Return the executor kept for a purpose, of so many threads; they begin when there is work."""
+    """Return the executor of a purpose and number of threads; they begin when there is work."""
     return ThreadPoolExecutor(number, f"gpu-denoise-{purpose}", _quiet)
 
 
@@ -31,7 +31,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def mapping(threads: int) -> Iterator[Callable]:
-    """Open a function like `map` that uses so many threads."""
+    """Open a function like `map` that uses a number of threads."""
     if threads == 1:
         yield map
         return
@@ -42,7 +42,7 @@ def mapping(threads: int) -> Iterator[Callable]:
 def ahead(
     function: Callable[[Any], Any], items: Iterable[Any], threads: int
 ) -> Generator[Any, None, None]:
-    """Yield the results of a function in order, so many of them computed in advance."""
+    """Yield the results of a function in order, a number of them computed in advance."""
     with ThreadPoolExecutor(threads, initializer=_quiet) as pool:
         coming: deque[Future] = deque()
         for item in items:

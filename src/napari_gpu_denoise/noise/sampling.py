@@ -174,7 +174,7 @@ class PlaneReader:
 
 
 def middle(length: int, side: int) -> slice:
-    """Return the middle of an axis, at most so many pixels."""
+    """Return the middle of an axis, of a limited length."""
     start = max(length - side, 0) // 2
     return slice(start, min(start + side, length))
 

@@ -66,7 +66,7 @@ def answer_file(device: Any) -> Path:
 
 
 def kept_answer(file: Path, lanes: int) -> Answer:
-    """Return the answer in a file for a device that reports so many lanes; else an empty one."""
+    """Return the answer in a file for a device with this number of lanes; else an empty one."""
     try:
         kept = json.loads(file.read_text(encoding="utf-8"))
         passed = tuple(map(str, kept["passed"]))

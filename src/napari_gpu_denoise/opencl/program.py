@@ -263,7 +263,7 @@ class BuildQueue:
         self._builders = 0
 
     def add(self, tasks: Iterable[Task], builders: int = BUILDERS) -> None:
-        """Have programs built that were not built on this machine, by up to so many builders."""
+        """Have programs built that were not built on this machine, by a number of builders."""
         with self._lock:
             for task in tasks:
                 if task.key not in self._begun and task not in self.built:
@@ -497,7 +497,7 @@ class Session:
         return program
 
     def build_all(self, keys: Iterable[ProgramKey], builders: int) -> Iterator[ProgramKey]:
-        """Build programs, with so many other processes where that helps; yield each when done."""
+        """Build programs, with a number of other processes where that helps; yield each."""
         keys = list(keys)
         if self.ahead is not None:
             self.ahead.add(map(self.task, keys), builders)

@@ -27,7 +27,7 @@ class Written(NamedTuple):
 
 
 class Ledger:
-    """Remembers nothing, for a result that is not resumed; subclasses write what they are told.
+    """Remembers nothing, for a result that is not resumed; subclasses keep parts and findings.
 
     `done` has the parts, or frames, that were written by an earlier run, by their numbers.
     """

@@ -179,7 +179,7 @@ def size_of(job: Job, unit: Sequence[int] | None, devices: Devices) -> tuple[int
 
 
 def _grown(size: list[int], longest: Sequence[int], margins: Sequence[int], most: int) -> list[int]:
-    """Return lengths that are doubled, up to the `longest`, within so many pixels."""
+    """Return lengths that are doubled, up to the `longest`, within a number of pixels."""
     while True:
         # Where the margin is largest beside what is yielded; then the axis that varies fastest.
         grow = [i for i, n in enumerate(longest) if size[i] < n]

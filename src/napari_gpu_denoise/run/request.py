@@ -102,11 +102,11 @@ class HostMemory:
         return max(self.for_parts(devices) // (_IN_MEMORY * _SPARE * len(devices)), 1)
 
     def fits(self, part_bytes: int, devices: Devices) -> bool:
-        """Return whether parts of so many bytes of pixels and result take no more."""
+        """Return whether parts of this size in bytes, pixels and result, fit."""
         return _IN_MEMORY * len(devices) * part_bytes <= self.for_parts(devices)
 
     def check_part(self, part_bytes: int, devices: Devices) -> None:
-        """Refuse parts of so many bytes of pixels and result if they would take too much."""
+        """Refuse parts of this size in bytes, pixels and result, if they would take too much."""
         if self.given and not self.fits(part_bytes, devices):
             needed = _IN_MEMORY * len(devices) * part_bytes
             share = 2 if on_cores(devices) else 4 / 3

@@ -508,7 +508,7 @@ def _foreign(series: tifffile.TiffPageSeries, metadata: dict, notes: list[str]) 
 
 
 def check_planes(tif: tifffile.TiffFile, path: Path) -> None:
-    """Refuse OME-XML that declares so many planes that listing them would fill the memory."""
+    """Refuse OME-XML that declares more planes than memory can list."""
     declared, pixels, files = ome_xml.declared_planes(tif.ome_metadata or "")
     most = max(_PLANES, _PLANES_EACH * len(tif.pages) * files)
     if pixels // max(tif.pages[0].size, 1) > most:

@@ -34,7 +34,7 @@ _SPARE = "QIRVWABDEFGHJKLMNOPU"
 
 @dataclass(frozen=True)
 class Node:
-    """What is told of a group or an array; `array` is empty for a group."""
+    """Metadata of a group or an array; `array` is empty for a group."""
 
     form: int
     attributes: Mapping[str, Any]

@@ -69,7 +69,7 @@ class Address(Path if TYPE_CHECKING else os.PathLike):
     is_file = is_dir
 
     def exists(self) -> bool:
-        """Return whether anything is there; `FileError` if that cannot be told."""
+        """Return whether anything is there; `FileError` if that cannot be known."""
         with self._reached() as (system, place):
             return bool(system.exists(place))
 

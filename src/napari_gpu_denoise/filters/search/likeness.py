@@ -149,7 +149,7 @@ def _windows(frame: np.ndarray, by: int) -> np.ndarray:
 
 
 def _reduced(images: np.ndarray, by: int) -> np.ndarray:
-    """Return the means of squares of so many pixels along Y and X, the last axes."""
+    """Return the means of squares of `by` x `by` pixels, along Y and X, the last axes."""
     if by == 1:
         return images
     ny, nx = (length // by * by for length in images.shape[-2:])

@@ -227,7 +227,7 @@ def _served_by_items(settings: SearchSettings, warp: bool) -> tuple[tuple[int, i
 def _sharing(
     kernel: str, settings: SearchSettings, group: tuple[int, int], shared: int, more: dict[str, int]
 ) -> tuple[Variant, int]:
-    """Return a kernel whose groups share so many floats in local memory, and their bytes."""
+    """Return a kernel whose groups share floats in local memory, and the bytes of these."""
     shape = {"WINDOW": settings.window, "GROUP_X": group[0], "GROUP_Y": group[1]}
     return Variant(kernel, shape | more), 4 * shared
 

@@ -260,7 +260,7 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
 
 
 def _sample(plane: np.ndarray, number: int, blank: np.ndarray | None = None) -> np.ndarray:
-    """Return about so many finite pixels of a plane, those of `blank` left out."""
+    """Return about `number` finite pixels of a plane, those of `blank` left out."""
     step = math.ceil(math.sqrt(plane.size / number))
     some = plane[::step, ::step]
     values = some.ravel() if blank is None else some[~blank[::step, ::step]]

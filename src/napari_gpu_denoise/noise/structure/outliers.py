@@ -177,7 +177,7 @@ def seem_to_be(plane: np.ndarray) -> bool:
 
 
 def _quantum(plane: np.ndarray) -> float:
-    """Return the least noise that is told: photons come one by one, and levels are rounded."""
+    """Return the least step of grey levels: photons come one by one, and levels are rounded."""
     step = max(3, math.isqrt(plane.size >> 14))
     levels = np.diff(np.unique(plane[::step, ::step])).min(initial=np.inf)
     return max(levels if levels < np.inf else 0.0, 1e-9 * float(np.ptp(plane)), 1e-37)
