@@ -65,7 +65,7 @@ def _run(argv: list[str], build_parser: Callable | None) -> int:
 
 @contextlib.contextmanager
 def _remarks(quiet: bool) -> Iterator[None]:
-    """Print, on a terminal, what is done only once, such as the test of a device."""
+    """Print on a terminal a step that happens only once, such as the test of a device."""
     log, handler = logging.getLogger("napari_gpu_denoise"), logging.StreamHandler()
     quiet |= sys.stderr is None or not sys.stderr.isatty()
     handler.setFormatter(logging.Formatter("gpu-denoise: %(message)s"))

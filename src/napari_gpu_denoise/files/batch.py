@@ -603,7 +603,7 @@ def filtered_file(path: Path, target: Path, run: Run, options: Options) -> FileR
 
 
 class _BatchState:
-    """The files of a batch, and what those that were denoised tell of the others."""
+    """State of a batch: files that were read, results that were written, and times."""
 
     def __init__(self, batch: Batch) -> None:
         self._batch = batch

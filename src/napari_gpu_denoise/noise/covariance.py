@@ -62,7 +62,7 @@ class ChannelCovariance:
 
 
 class ColourSpectra(NamedTuple):
-    """Power of the noise of colours, and of what they do not share."""
+    """Power of the noise of colours, and of its part without their mean."""
 
     power: np.ndarray  # (colour, 8, 8)
     fall: float  # of the power of the colours together, from middle to the highest frequencies

@@ -39,9 +39,9 @@ _TURN_PATIENCE = 120.0  # seconds for which another process that tests the same 
 
 
 class Answer(NamedTuple):
-    """What tests say of a device: its fault, if any, how wide its vectors may be, what it passed.
+    """Answer of the tests of a device: its fault, if any, width of vectors, filters it passed.
 
-    That are names of uses, and an empty one for the compiler. An answer that does not last, such
+    `passed` names uses, with an empty one for the compiler. An answer that does not last, such
     as that of a test that was interrupted, is not kept.
     """
 

@@ -119,7 +119,7 @@ class HostMemory:
 
     @contextlib.contextmanager
     def of_buffers(self, memory_limit: int | None) -> Iterator[None]:
-        """Say of buffers that this limit makes too small what it would have to be.
+        """Name the limit that would suffice for buffers that this one makes too small.
 
         `memory_limit` is that of the user.
         """

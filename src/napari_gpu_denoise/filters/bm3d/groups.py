@@ -308,7 +308,7 @@ class CollaborativeFilter(TwoPasses, JointFilter):
     def _with_spectra(
         self, passes: dict[str, GroupSettings[Search]]
     ) -> dict[str, GroupSettings[Search]]:
-        """Return the passes with the spectra of correlated noise in what they filter."""
+        """Return the passes with the spectra of the correlated noise that they filter."""
         if not self.spectral:
             return passes
         filtered, searched = spectra(self.spectral, self.channels)
