@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from uuid import uuid4
 
@@ -32,7 +33,7 @@ from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QApplication, QWidget
 
-from napari_gpu_denoise._napari import loading
+from napari_gpu_denoise._napari import docks, loading
 from napari_gpu_denoise._napari.denoise import panel as filter_panel
 from napari_gpu_denoise._napari.noise import panel as noise_panel
 from napari_gpu_denoise._napari.panel import Panel
@@ -46,8 +47,15 @@ with contextlib.suppress(RuntimeError):
 for module in loading.MODULES:  # panels then open at once
     importlib.import_module(module)
 
+HERE = Path(__file__).parent
 PLUGIN = "napari-gpu-denoise"
 HUNG = 600_000  # milliseconds after which a wait is taken for a hang; no busy machine needs them
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gui)
 
 
 @pytest.fixture
@@ -196,12 +204,7 @@ def open_panel(viewer, qtbot):
 def open_noise(viewer):
     """Open the panel that measures noise as napari's menus do."""
 
-    def open_it():
-        from napari_gpu_denoise._napari.docks import open_panel
-
-        return open_panel(viewer, "Estimated noise")
-
-    return open_it
+    return lambda: docks.open_panel(viewer, "Estimated noise")
 
 
 @pytest.fixture
@@ -256,7 +259,6 @@ def click(qtbot):
 @pytest.fixture
 def copied(click):
     """Click a button that copies text; returns the text."""
-    from qtpy.QtWidgets import QApplication
 
     def copy(button):
         click(button)
@@ -307,12 +309,11 @@ def run(click, finish):
 
 
 @pytest.fixture
-def done(click, qtbot):
-    """Click Denoise and wait for the end of all runs; returns the status line."""
+def done(run):
+    """Click Denoise and wait for the end of all runs; returns the status line alone."""
 
     def run_it(panel):
-        click(panel.run_button)
-        qtbot.waitUntil(lambda: not panel.runs.running)
+        run(panel)
         return panel.status.text()
 
     return run_it

@@ -3,20 +3,8 @@
 import threading
 
 import numpy as np
-import pytest
 
-from napari_gpu_denoise.filters import VBM3D, NLMeans
 from napari_gpu_denoise.run.progress import Progress
-from scenes import IMAGE_FILTERS
-
-# One filter that looks at frames around, and one over time; tests/test_ways.py has the others.
-over_time = pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=() if kind in (NLMeans, VBM3D) else pytest.mark.thorough)
-        for kind in IMAGE_FILTERS
-    ],
-)
 
 # Where a layer of two planes lies, and what is known of it.
 PLACED = {

@@ -16,20 +16,6 @@ from napari_gpu_denoise._napari.layers import arrays
 from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, OutputError
 from napari_gpu_denoise.run.progress import Progress
 
-pytestmark = pytest.mark.gui
-
-
-@pytest.mark.parametrize("chunks", [None, (2, 30, 25), ((3, 2), (30,), (25, 15))])
-def test_every_chunk_is_read_once(stack, chunks):
-    data = Sliced(stack, chunks)
-    stages, image = drive(arrays.load, data)
-    assert_array_equal(image, stack)
-    covered = np.zeros(stack.shape, int)
-    for index in data.read:
-        covered[index] += 1
-    assert (covered == 1).all()
-    assert len(stages) == len(data.read) == {None: 1, (2, 30, 25): 6}.get(chunks, 4)
-
 
 def test_what_is_lazy_and_how_it_is_loaded(stack, tmp_path):
     np.save(tmp_path / "a.npy", stack)
@@ -39,6 +25,10 @@ def test_what_is_lazy_and_how_it_is_loaded(stack, tmp_path):
     assert arrays.is_lazy(da.from_array(stack)) and arrays.is_lazy(Sliced(stack))
     stages, image = drive(arrays.load, stack)
     assert not stages and image is stack
+    # Without an axis of time, large ones are never read whole.
+    large = da.zeros((1 << 9, 1 << 9, 1 << 9), dtype=np.uint8)
+    found = [arrays.is_read_by_parts(each, None) for each in (large, large[1:], np.zeros(5))]
+    assert found == [True, False, False] and arrays.is_read_by_parts(Sliced(stack), 0)
     # Large arrays without chunks are read in slabs.
     large = np.zeros((5, 2000, 2000), np.uint16)
     stages, image = drive(arrays.load, Sliced(large))

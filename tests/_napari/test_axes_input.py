@@ -1,116 +1,126 @@
-"""Axes in words, and the names offered for axes without labels."""
+"""Axes in words, the names offered for axes without labels, and the size of voxels."""
 
 import numpy as np
 import pytest
+from napari.layers import Image
 
+from _napari.inputs import type_sigma
 from napari_gpu_denoise._napari.inputs import AxesInput
-from napari_gpu_denoise._napari.resolve import likely_axes
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.layers.source import voxel_of
+from napari_gpu_denoise._napari.resolve import advice_on_axes, describe_axes, likely_axes
 from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, NLMeans
 
-pytestmark = pytest.mark.gui
+SCALE = (2.0, 0.5, 0.5)
 
 
 @pytest.mark.parametrize(
-    ("kind", "axes", "shape", "offered"),
+    ("kind", "axes", "shape", "offered", "said"),
     [
-        (VBM3D, ".YX", (9, 50, 60), ["TYX"]),
-        (BM3D, ".YX", (9, 50, 60), ["TYX"]),
-        (NLMeans, ".YX", (9, 50, 60), ["TYX", "ZYX"]),
-        (VBM3D, ".YXS", (9, 50, 60, 3), ["TYXS"]),
-        (VBM3D, "..YX", (9, 5, 50, 60), ["TZYX", "TCYX"]),
-        (NLMeans, "C.YX", (2, 9, 50, 60), ["CTYX", "CZYX"]),
-        (VBM3D, "Z.YX", (4, 1, 50, 60), ["T.YX"]),
-        (BM4D, ".YX", (9, 50, 60), ["ZYX"]),
-        (BM4D, "..YX", (9, 5, 50, 60), ["TZYX", "CZYX"]),
-        (BM4D, "...YX", (2, 3, 4, 50, 60), []),
-        (VBM3D, "ZYX", (9, 50, 60), ["TYX"]),  # files often call frames slices
-        (NLMeans, "ZYX", (9, 50, 60), []),
-        (VBM3D, "YX", (50, 60), []),
-        (VBM3D, ".YX", (1, 50, 60), []),
+        (VBM3D, ".YX", (9, 50, 60), ["TYX"], "<b>VBM3D works along time: name the time axis T, as"),
+        (BM3D, ".YX", (9, 50, 60), ["TYX"], "For a time-lapse type TYX."),
+        (NLMeans, ".YX", (9, 50, 60), ["TYX", "ZYX"], "slices of a volume type ZYX."),
+        (VBM3D, ".YXS", (9, 50, 60, 3), ["TYXS"], "<b>"),
+        (VBM3D, "..YX", (9, 5, 50, 60), ["TZYX", "TCYX"], "as in TZYX or TCYX"),
+        (NLMeans, "C.YX", (2, 9, 50, 60), ["CTYX", "CZYX"], ""),
+        (VBM3D, "Z.YX", (4, 1, 50, 60), ["T.YX"], ""),
+        (BM4D, ".YX", (9, 50, 60), ["ZYX"], "<b>BM4D works on volumes: name the slices Z, as in"),
+        (BM4D, "..YX", (9, 5, 50, 60), ["TZYX", "CZYX"], ""),
+        (BM4D, "...YX", (2, 3, 4, 50, 60), [], "use BM3D for images"),
+        (BM4D, "TYX", (9, 50, 60), [], "use VBM3D for time-lapses"),
+        (VBM3D, "ZYX", (9, 50, 60), ["TYX"], ""),  # files often call frames slices
+        (NLMeans, "ZYX", (9, 50, 60), [], ""),
+        (BM3D, "ZYX", (9, 50, 60), [], "BM4D filters all slices"),
+        (BM4D, "ZYX", (9, 50, 60), [], ""),
+        (VBM3D, "YX", (50, 60), [], "each image is filtered alone"),  # no mistake
+        (VBM3D, ".YX", (1, 50, 60), [], "each image is filtered alone"),
     ],
 )
-def test_what_is_offered(kind, axes, shape, offered):
-    assert list(likely_axes(axes, shape, kind)) == offered
+def test_what_is_offered_and_advised(kind, axes, shape, offered, said):
+    found = likely_axes(axes, shape, kind)
+    assert list(found) == offered
+    advice = advice_on_axes(axes, shape, kind, found)
+    assert said in advice and ("<b>" in advice) == (kind in (VBM3D, BM4D) and bool(offered))
 
 
-@pytest.fixture
-def shown(qtbot):
-    def make(kind, axes, shape):
-        made = AxesInput(kind)
-        qtbot.addWidget(made)
-        made.show()
-        made.offer(axes, shape)
-        return made
-
-    return make
-
-
-def visible(axes_input):
-    return [button.text() for button in axes_input.buttons if button.isVisible()]
-
-
-def test_a_filter_over_time_asks_for_it_before_the_run(shown, qtbot):
-    made = shown(VBM3D, ".YX", (9, 50, 60))
-    text = made.caption.text()
-    assert text.startswith("9 independent planes, 50 by 60 pixels. <b>")
-    assert "VBM3D works along time: name the time axis T, as in TYX." in text
-    assert visible(made) == ["TYX"]
+def test_axes_in_words(qtbot):
+    words = "9 time points, 2 channels, 5 independent planes, 50 by 60 pixels"
+    assert describe_axes("TC.YX", (9, 2, 5, 50, 60)) == words
+    made = AxesInput(VBM3D)
+    qtbot.addWidget(made)
+    made.offer(".YX", (9, 50, 60))
     with qtbot.waitSignal(made.changed):
         made.buttons[0].click()
     assert made.axes() == "TYX"
-    assert made.caption.text() == "9 time points, 50 by 60 pixels"
-    assert visible(made) == []
-    made.edit.setText(".yx")
-    assert visible(made) == ["TYX"]
-    # A single image is no mistake.
-    text = shown(VBM3D, "YX", (50, 60)).caption.text()
-    assert "each image is filtered alone" in text and "<b>" not in text
+    made.offer("<b>", (9, 50, 60))
+    assert "&lt;" in made.caption.text() and not any(each.text() for each in made.buttons)
 
 
-def test_wrong_letters_are_shown_as_they_are(shown):
-    made = shown(VBM3D, "<b>", (9, 50, 60))
-    assert "&lt;" in made.caption.text() and visible(made) == []
-
-
-@pytest.fixture
-def two(viewer):
-    """Two layers without names of axes."""
-    rng = np.random.default_rng(3)
-    return [viewer.add_image(rng.normal(100, 5, (5, 30, 40)), name=name) for name in "ab"]
-
-
-def test_axes_typed_are_kept_when_layers_are_switched(two, open_panel):
-    panel, (first, second) = open_panel(), two
+def test_axes_typed_and_labels_are_followed(viewer, open_panel):
+    noise = np.random.default_rng(3).normal(100, 5, (5, 30, 40))
+    first, second = (viewer.add_image(noise, name=name) for name in "ab")
+    panel = open_panel()
 
     def letters_of(layer):
         panel.layer.choose(layer)
         return panel.axes.letters()
 
-    assert letters_of(first) == ".YX"
-    panel.axes.edit.setText("tyx")
-    assert letters_of(second) == ".YX"
     panel.axes.edit.setText("ZYX")
-    assert (letters_of(first), letters_of(second)) == ("TYX", "ZYX")
-    panel.reset()
-    assert panel.axes.letters() == ".YX"
-    # Those typed for another shape are not offered.
-    first.data = first.data[0]
-    assert letters_of(first) == "YX"
-
-
-def test_labels_are_followed_while_the_panel_is_open(two, viewer, open_panel):
-    panel, (first, second) = open_panel(), two
-    panel.layer.choose(first)
-    # Those of the viewer unless axes were typed.
+    assert letters_of(first) == ".YX"
+    # Labels of the viewer count unless axes were typed, those of the layer if they are newer.
     viewer.dims.axis_labels = ("t", "y", "x")
     assert panel.axes.letters() == "TYX"
-    panel.axes.edit.setText("CYX")
+    panel.axes.edit.setText("cyx")
     viewer.dims.axis_labels = ("z", "y", "x")
-    assert panel.axes.letters() == "CYX"
-    first.axis_labels = ("time", "y", "x")  # newer than what was typed
-    assert panel.axes.letters() == "TYX"
+    assert (letters_of(second), letters_of(first)) == ("ZYX", "CYX")
+    first.axis_labels = ("time", "y", "x")
     second.axis_labels = ("z", "y", "x")  # of a layer that is not chosen
     assert panel.axes.letters() == "TYX"
     panel.axes.edit.setText("CYX")
-    first.axis_labels = ("z", "y", "x")
-    assert panel.axes.letters() == "ZYX"
+    panel.reset()
+    assert panel.axes.letters() == "TYX"
+    # Those typed for another shape are not offered.
+    panel.axes.edit.setText("CYX")
+    first.data = first.data[0]
+    assert (letters_of(second), letters_of(first)) == ("ZYX", "YX")
+
+
+@pytest.mark.parametrize(
+    ("axes", "given", "voxel"),
+    [
+        ("ZYX", {"scale": SCALE}, "2, 0.5, 0.5"),
+        ("YXZ", {"scale": (0.5, 0.25, -2)}, "2, 0.5, 0.25"),
+        ("ZYX", {"scale": (400, 0.2, 0.2), "units": ("nm", "um", "um")}, "400, 200, 200"),
+        ("ZYX", {}, ""),  # nobody has said anything
+        ("ZYX", {"scale": SCALE, "units": ("um", "pixel", "pixel")}, ""),
+        ("TYX", {"scale": SCALE}, ""),
+    ],
+)
+def test_voxel_size_of_a_layer(axes, given, voxel):
+    assert voxel_of(Image(np.zeros((4, 5, 6)), **given), axes) == voxel
+
+
+def test_the_voxel_size_is_that_of_the_layer_until_one_is_typed(viewer, open_panel, run, copied):
+    noise = np.random.default_rng(3).normal(300, 10, (9, 20, 24)).astype(np.uint16)
+    layer = viewer.add_image(noise, name="head", scale=SCALE)
+    panel = open_panel("BM4D")
+    control = panel.form.controls["voxel"]
+    assert control.native.placeholderText() == ""
+    # What the run would refuse is told before it.
+    panel.axes.edit.setText("TYX")
+    assert panel.status.text().startswith("<b>Not ready.</b> BM4D filters volumes")
+    panel.axes.edit.setText("ZYX")
+    assert control.native.placeholderText() == "2, 0.5, 0.5 (of the layer)"
+    assert control.value == "" and panel.request().run.filter == BM4D(voxel="2, 0.5, 0.5")
+    layer.scale = (3, 0.5, 0.5)
+    assert control.native.placeholderText() == "3, 0.5, 0.5 (of the layer)"
+    assert "voxel='3, 0.5, 0.5'" in copied(panel.python_action)
+    control.value = "4 1 1"
+    assert panel.request().run.filter.voxel == "4, 1, 1"
+    type_sigma(panel)
+    run(panel)
+    record = viewer.layers[-1].metadata[METADATA_KEY]
+    assert record["settings"]["voxel"] == "4, 1, 1"
+    panel.form.profile.setCurrentText("fast")  # it keeps what was typed
+    typed = BM4D.of(profile="fast", voxel="4, 1, 1")
+    assert panel.form.settings() == typed and panel.form.profile.currentText() == "fast"

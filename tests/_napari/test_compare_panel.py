@@ -13,8 +13,6 @@ from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import CURTAIN, NOTHING, RESIDUAL, shown_axes
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
 
-pytestmark = pytest.mark.gui
-
 
 @pytest.fixture
 def pair(viewer):
@@ -27,9 +25,8 @@ def pair(viewer):
 
 def add_result(viewer, source, name, about=(), **looks):
     record = {"filter": name, "source": source.name, "source_id": str(source.unique_id)}
-    data, name = (source.data * 0.5).astype(source.data.dtype), f"{source.name} ({name})"
-    metadata = {**dict(about), METADATA_KEY: record}
-    return viewer.add_image(data, name=name, metadata=metadata, **looks)
+    looks |= {"name": f"{source.name} ({name})", "metadata": {**dict(about), METADATA_KEY: record}}
+    return viewer.add_image((source.data * 0.5).astype(source.data.dtype), **looks)
 
 
 @pytest.fixture
@@ -45,9 +42,9 @@ def switch(qtbot):
 
 @pytest.fixture
 def open_compare(viewer, switch):
-    def open_it(mode=CURTAIN):
+    def open_it():
         panel = docks.open_panel(viewer, "Compare")
-        switch(panel, mode)
+        switch(panel, CURTAIN)
         return panel
 
     return open_it
@@ -130,8 +127,7 @@ def test_holding_shows_the_source(viewer, pair, open_compare):
     assert data.at == 30
     choose(panel.mode, NOTHING)
     assert not viewer.keymap and temporary(viewer) == [] and all(visible(pair))
-    # A key with another task keeps it.
-    viewer.bind_key("B", theirs)
+    viewer.bind_key("B", theirs)  # a key with another task keeps it
     choose(panel.mode, CURTAIN)
     panel.stop()
     assert list(viewer.keymap.values()) == [theirs]
@@ -175,29 +171,28 @@ def test_removed_layers_end_the_comparison(viewer, pair, open_compare, switch, q
     assert len(viewer.layers) == 0 and panel.overlay.mode == NOTHING
 
 
-def test_another_result_is_compared_when_it_is_selected(viewer, pair, open_compare, qtbot):
+def test_results_are_compared_as_they_are_selected(viewer, pair, open_compare, qtbot):
     before, after = pair
     other = add_result(viewer, before, "Y")
     panel = open_compare()
     assert panel.layer.layer() is other
     viewer.layers.selection.active = after
     qtbot.waitUntil(lambda: panel.overlay.layer is not None)
-    assert panel.layer.layer() is after and panel.before.layer() is before
+    assert (panel.layer.layer(), panel.before.layer()) == (after, before)
     assert other.visible and not after.visible
+    # The layer follows a rerun.
+    after.data = before.data - 1
+    assert_array_equal(temporary(viewer)[0].data[0, :, 31:], after.data[0, :, 31:])
     # Two results beside each other.
     panel.before.setCurrentIndex(1)
     qtbot.waitUntil(lambda: panel.overlay.layer is not None)
     assert panel.before.layer() is other and before.visible and not other.visible
-
-
-def test_two_results_that_are_selected_are_compared_with_each_other(viewer, pair, open_compare):
-    _, after = pair
-    other = add_result(viewer, pair[0], "Y")
+    viewer.window.remove_dock_widget(panel)
+    # Two that are selected are compared with each other, also by the button of a panel.
     viewer.layers.selection = {after, other}
     panel = open_compare()
     assert (panel.layer.layer(), panel.before.layer()) == (other, after)
-    # The button of a panel asks in the same way.
-    viewer.layers.selection = {pair[0]}
+    viewer.layers.selection = {before}
     panel.take(after)
     assert panel.layer.layer() is other
 
@@ -234,7 +229,7 @@ def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switc
     assert all(visible(viewer.layers))
 
 
-def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
+def test_there_is_no_curtain_in_3d_and_in_a_grid(viewer, pair, open_compare, qtbot):
     panel = open_compare()
     viewer.dims.ndisplay = 3
     qtbot.waitUntil(lambda: "2D" in panel.status.text())
@@ -244,14 +239,11 @@ def test_there_is_no_curtain_in_3d(viewer, pair, open_compare, qtbot):
     viewer.dims.order = (1, 0, 2)
     qtbot.waitUntil(lambda: panel.overlay.mode == CURTAIN)
     assert panel.overlay.layer.data.axis == 2
-
-
-def test_there_is_no_curtain_in_a_grid():
-    viewer = ViewerModel()  # a window would keep what napari adds for a grid
-    layer = viewer.add_image(np.zeros((4, 5)))
-    assert shown_axes(viewer, layer) == (0, 1)
-    docks.grid_of(viewer).enabled = True
-    assert shown_axes(viewer, layer) is None
+    model = ViewerModel()  # a window would keep what napari adds for a grid
+    layer = model.add_image(np.zeros((4, 5)))
+    assert shown_axes(model, layer) == (0, 1)
+    docks.grid_of(model).enabled = True
+    assert shown_axes(model, layer) is None
 
 
 def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):

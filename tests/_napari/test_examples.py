@@ -9,8 +9,6 @@ import napari
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.gui
-
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 

@@ -14,8 +14,6 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import Settings, setting, setting_fields
 
-pytestmark = pytest.mark.gui
-
 
 @dataclass(frozen=True)
 class Every(Settings):

@@ -8,7 +8,6 @@ from qtpy.QtWidgets import QLabel, QToolButton, QWidget
 from napari_gpu_denoise._napari import guide
 from napari_gpu_denoise.filters import FILTERS
 
-pytestmark = pytest.mark.gui
 CHOOSING = "guide/choosing_settings.md#what-is-recommended"
 
 

@@ -12,8 +12,6 @@ from napari_gpu_denoise._napari.layers import source as layers
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise.errors import ImageError
 
-pytestmark = pytest.mark.gui
-
 
 @pytest.mark.parametrize(
     ("labels", "axes"),
@@ -58,6 +56,9 @@ def test_capture_is_not_changed_by_what_happens_to_the_layer_and_computes_nothin
     layer = Image(np.zeros((3, 4, 5)), contrast_limits=(0, 1))
     layer._data = lazy  # setting it properly reads the plane shown
     assert layers.capture(layer).data is lazy
+    mask = np.zeros((4, 5), bool)
+    taken = layers.capture(Image(mask)).data
+    assert taken.dtype == np.uint8 and np.shares_memory(taken, mask)
 
 
 def test_a_layer_or_a_name_in_place_of_pixels():
@@ -68,44 +69,38 @@ def test_a_layer_or_a_name_in_place_of_pixels():
             call("a.tif")
 
 
-def shown(layer, axes, *, others=(), step=None, **dims):
-    """Which frame is shown when the first slider stands at `step`."""
-    viewer = ViewerModel()
-    for each in (layer, *others):
-        viewer.add_layer(each)
-    for name, value in dims.items():
-        setattr(viewer.dims, name, value)
-    if step is not None:
-        viewer.dims.set_point(*step)
-    return layers.place_shown(layer, axes, viewer.dims, "T")
-
-
-@pytest.mark.parametrize(
-    ("changes", "point", "frame"),
-    [
-        ({}, 3, 3),
-        ({"scale": (2, 1, 1)}, 6.9, 3),
-        ({"scale": (0.5, 1, 1), "translate": (-1, 0, 0)}, 0.5, 3),
-        ({"affine": np.diag([4.0, 1, 1, 1])}, 12, 3),
-    ],
-)
-def test_the_frame_shown_follows_the_place_of_the_layer(changes, point, frame):
-    assert shown(Image(np.zeros((6, 8, 9)), **changes), "TYX", step=(0, point)) == frame
-
-
 def stack(*shape, **attributes):
     return Image(np.zeros(shape or (6, 8, 9)), **attributes)
 
 
-def test_the_frame_shown_in_a_viewer_with_more_axes_and_where_there_is_none():
-    assert shown(stack(), "TYX", others=[stack(3, 6, 8, 9)], step=(1, 4)) == 4
-    assert shown(stack(2, 6, 8, 9), "CTYX", step=(1, 5)) == 5
-    assert shown(stack(6, 8, 9, 3, rgb=True), "TYXS", step=(0, 2)) == 2
-    assert shown(stack(), "ZYX", step=(0, 3)) is None
-    assert shown(stack(translate=(20, 0, 0)), "TYX", others=[stack()], step=(0, 3)) is None
-    assert shown(stack(), "TYX", others=[stack(7, 8, 9)], step=(0, 6)) is None
-    assert shown(stack(), "TYX", ndisplay=3) is None
-    assert shown(stack(), "TYX", order=(1, 0, 2)) is None
+@pytest.mark.parametrize(
+    ("layer", "axes", "point", "frame", "viewed"),
+    [
+        (stack(), "TYX", (3,), 3, {}),
+        (stack(scale=(2, 1, 1)), "TYX", (6.9,), 3, {}),
+        (stack(scale=(0.5, 1, 1), translate=(-1, 0, 0)), "TYX", (0.5,), 3, {}),
+        (stack(affine=np.diag([4.0, 1, 1, 1])), "TYX", (12,), 3, {}),
+        # in a viewer with more axes
+        (stack(), "TYX", (0, 4), 4, {"others": [stack(3, 6, 8, 9)]}),
+        (stack(2, 6, 8, 9), "CTYX", (0, 5), 5, {}),
+        (stack(6, 8, 9, 3, rgb=True), "TYXS", (2,), 2, {}),
+        # where there is none
+        (stack(), "ZYX", (3,), None, {}),
+        (stack(translate=(20, 0, 0)), "TYX", (3,), None, {"others": [stack()]}),
+        (stack(), "TYX", (6,), None, {"others": [stack(7, 8, 9)]}),
+        (stack(), "TYX", (0,), None, {"ndisplay": 3}),
+        (stack(), "TYX", (0,), None, {"order": (1, 0, 2)}),
+    ],
+)
+def test_the_frame_shown(layer, axes, point, frame, viewed):
+    viewer, viewed = ViewerModel(), dict(viewed)
+    for each in (layer, *viewed.pop("others", ())):
+        viewer.add_layer(each)
+    for name, value in viewed.items():
+        setattr(viewer.dims, name, value)
+    for axis, place in enumerate(point):
+        viewer.dims.set_point(axis, place)
+    assert layers.place_shown(layer, axes, viewer.dims, "T") == frame
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,6 @@ from napari_gpu_denoise._napari.docks import _dock_of
 from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.filters import FILTERS
 
-pytestmark = pytest.mark.gui
-
 NARROW = 300  # pixels
 LONG = "A sentence that needs more than a line where the panel is narrow. " * 5
 

@@ -9,12 +9,11 @@ from numpy.testing import assert_array_equal
 from scipy.ndimage import gaussian_filter
 
 from _napari.inputs import add_sliced
-from napari_gpu_denoise._napari.docks import open_panel as open_in
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.noise import measuring
 from napari_gpu_denoise._napari.noise.measuring import flat_noise
 from napari_gpu_denoise.errors import LayerError
-from napari_gpu_denoise.filters import BM3D, NLMeans
+from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.noise import estimate
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician
 from napari_gpu_denoise.run import denoise as runs
@@ -22,8 +21,6 @@ from napari_gpu_denoise.run import denoise as runs
 RNG = np.random.default_rng(5)
 WHITE = RNG.normal(500, 12, (40, 50))
 MAGNITUDES = np.hypot(*RNG.normal(0, 12, (2, 60, 60)))
-
-pytestmark = pytest.mark.gui
 
 
 def test_sigma_is_the_standard_deviation_of_each_channel():
@@ -83,40 +80,32 @@ def test_objects_in_a_region_are_told():
     objects = 45.0 * ((np.hypot(y - 20, x - 20) < 9) | (np.hypot(y - 40, x - 60) < 9))
     noise = np.random.default_rng(0).normal(100, 10, objects.shape)
     for uneven in (objects, 0.6 * x, 20.0 * (x > 30)):
-        found = flat_noise(noise + uneven, "YX")
-        assert found.sigma[0] > 12
+        found = flat_noise(np.stack([noise, noise + uneven]), "CYX")
         (note,) = found.notes
         assert note.startswith("the region is not flat: its parts differ by ")
         within = float(note.partition("it is about ")[2].partition(")")[0])
-        assert within == pytest.approx(10, rel=0.1)
+        assert within == pytest.approx(10, rel=0.1) and found.sigma[1] > 12
         said = measuring.verdict(found)
         assert said == "The region is not flat: draw it where there is no object."
-    image = np.stack([noise, noise + objects])
-    assert "not flat" in flat_noise(image, "CYX").reason
-    assert flat_noise(noise, "YX").notes == ()
-
-
-def test_objects_are_not_excused_by_their_own_correlation():
-    rng = np.random.default_rng(2)
-    # Filaments, closer than the parts that are compared.
-    filaments = 60 * np.sin(np.indices((60, 80)).sum(0) / 2.5) ** 8
-    region = rng.normal(200, 12, (60, 80)) + filaments
+    # Filaments, closer than the parts that are compared, are not excused by their correlation.
+    region = noise + 60 * np.sin(np.indices((60, 80)).sum(0) / 2.5) ** 8
     assert flat_noise(region, "YX").notes == ()
-    layer = [(Gaussian(12.0), 1.0)]
-    (note,) = flat_noise(region, "YX", expected=layer).notes
+    (note,) = flat_noise(region, "YX", expected=[(Gaussian(12.0), 1.0)]).notes
     assert note.startswith("the region is not flat: its sigma is 2") and "layer here 12" in note
-    # What is as the layer says is flat, be it white, correlated, or brighter than the rest.
-    for factor in (1.0, 4.0):
-        for _ in range(100):
-            flat = rng.normal(100, 10, (60, 60))
-            flat = gaussian_filter(flat, 0.5) if factor > 1 else flat
-            known = [(Gaussian(float(flat.std())), factor)]
-            assert flat_noise(flat, "YX", expected=known).notes == ()
-    bright = rng.normal(900, 30, (60, 60))
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0], ids=["white", "correlated"])
+def test_what_is_as_the_layer_says_is_flat(factor):
+    rng = np.random.default_rng(2)
+    for _ in range(50):
+        flat = rng.normal(100, 10, (60, 60))
+        flat = gaussian_filter(flat, 0.5) if factor > 1 else flat
+        known = [(Gaussian(float(flat.std())), factor)]
+        assert flat_noise(flat, "YX", expected=known).notes == ()
+    bright = rng.normal(900, 30, (60, 60))  # than the rest
     assert flat_noise(bright, "YX", expected=[(PoissonGaussian(1.0, 3.0), 1.0)]).notes == ()
 
 
-@pytest.mark.parametrize("side", [24, 100])
 @pytest.mark.parametrize(
     "draw",
     [
@@ -128,10 +117,11 @@ def test_objects_are_not_excused_by_their_own_correlation():
     ],
     ids=["white", "correlated", "magnitudes", "speckle", "photons"],
 )
-def test_flat_regions_are_flat(draw, side):
+def test_flat_regions_are_flat(draw):
     rng = np.random.default_rng(7)
-    wrong = [measuring._unevenness(draw(rng, side)) is not None for _ in range(200)]
-    assert sum(wrong) <= 1
+    for side in (24, 100):
+        wrong = [measuring._unevenness(draw(rng, side)) is not None for _ in range(200)]
+        assert sum(wrong) <= 1
 
 
 @pytest.mark.parametrize(
@@ -149,62 +139,31 @@ def test_what_a_region_cannot_tell(region, model, said):
         flat_noise(region, "YX", model)
 
 
-@pytest.fixture
-def holding():
-    """Hold a thread that measures until the gate is opened; the list grows when one reads."""
+def test_another_layer_takes_the_place_and_a_closed_panel_measures_nothing(
+    viewer, open_noise, measured, qtbot, movie, noisy
+):
     gate, began = threading.Event(), []
 
     def read():
         began.append(True)
         gate.wait()
 
-    yield gate, began, read
-    gate.set()
-
-
-def test_another_layer_takes_the_place(viewer, open_noise, measured, holding, qtbot, movie, noisy):
-    gate, began, read = holding
     add_sliced(viewer, movie, read, name="long")
     panel = open_noise()
     qtbot.waitUntil(lambda: bool(began))
     assert panel.status.text() == "Measuring …" and not panel.use_button.isEnabled()
-    for _ in range(3):
-        viewer.add_labels(np.zeros((4, 4), int))  # handled while it measures
     viewer.add_image(noisy, name="short")
     assert panel.layer.currentText() == "short" and panel.status.text() == "Measuring …"
-    qtbot.wait(100)
     assert panel.estimate() is None
     gate.set()
     measured(panel)
     assert panel.estimate() == estimate.estimate_noise(noisy)
-
-
-@pytest.mark.parametrize("closed", ["panel", "window"])
-def test_closed_in_the_middle(request, plugin, holding, qtbot, movie, closed):
-    gate, began, read = holding
-    if closed == "panel":
-        viewer = request.getfixturevalue("viewer")
-    else:
-        viewer = request.getfixturevalue("make_napari_viewer")()
-    add_sliced(viewer, movie, read)
-    panel = open_in(viewer, "Estimated noise")
-    qtbot.waitUntil(lambda: bool(began))
-    worker = panel._measuring.worker
-    if closed == "panel":
-        viewer.window.remove_dock_widget(panel)
-    else:
-        viewer.close()
-    gate.set()
-    qtbot.waitUntil(lambda: not worker.is_running)
-    qtbot.wait(50)
     assert len(began) == 1  # it was stopped before it read more
-    if closed == "panel":
-        assert open_in(viewer, "Estimated noise") is not panel
-        viewer.window.remove_dock_widget("all")
-        began.clear()
-        add_sliced(viewer, movie, read)
-        qtbot.wait(100)
-        assert not began  # a closed panel follows nothing
+    viewer.window.remove_dock_widget(panel)
+    add_sliced(viewer, movie, read)
+    qtbot.wait(100)
+    assert len(began) == 1
+    assert open_noise() is not panel
 
 
 def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
@@ -232,43 +191,24 @@ def counted(monkeypatch):
     return asked
 
 
-def test_noise_is_measured_once(viewer, open_panel, run, counted, movie, watched):
-    layer = viewer.add_image(movie.copy(), name="movie", axis_labels=("t", "y", "x"))
-    panel = open_panel("NL-means")
-    run(panel)
-    open_panel("BM3D").form.profile.setCurrentText("fast")
-    said = watched(panel)
-    run(panel)
-    panel.places.boxes["T"].click()
-    run(panel)
-    assert counted == ["TYX"]
-    assert not any("Measuring" in text for text in said)
-    expected = runs.denoise(movie, BM3D.of(profile="fast"), axes="TYX")
-    result = viewer.layers["movie BM3D"]
-    assert_array_equal(result.data, expected.image)
-    assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
-    counted.clear()
-    panel.axes.edit.setText(".YX")
-    run(panel)
-    layer.data[2] //= 2  # in place: nobody is told
-    run(panel)
-    layer.data = movie[::-1]
-    run(panel)
-    assert counted == [".YX", ".YX", ".YX"]
-
-
-def test_runs_know_what_the_noise_panel_has_measured_which_does_not_follow_onto_results(
+def test_noise_is_measured_once_for_all_panels(
     viewer, open_panel, open_noise, measured, run, counted, noisy
 ):
     source = viewer.add_image(noisy, name="cells")
-    panel = open_noise()
-    measured(panel)
-    run(open_panel())
-    assert counted == ["YX"]
-    result = viewer.layers[-1]
-    expected = runs.denoise(noisy, NLMeans(), noise=estimate.estimate_noise(noisy))
+    noise = open_noise()
+    measured(noise)
+    panel = open_panel()
+    run(panel)
+    result, expected = viewer.layers[-1], runs.denoise(noisy, NLMeans(), noise=noise.estimate())
     assert_array_equal(result.data, expected.image)
     assert result.metadata[METADATA_KEY]["noise"] == list(expected.record.noise)
-    assert viewer.layers.selection.active is result and panel.layer.layer() is source
-    panel.layer.choose(result)  # by hand it can be chosen
-    assert panel.layer.layer() is result
+    # The panel that measures does not follow onto results.
+    assert viewer.layers.selection.active is result and noise.layer.layer() is source
+    viewer.window.remove_dock_widget(noise)
+    panel.filter.box.setCurrentText("BM3D")
+    panel.form.profile.setCurrentText("fast")
+    run(panel)
+    assert counted == ["YX"]
+    panel.axes.edit.setText("XY")
+    run(panel)
+    assert counted == ["YX", "XY"]

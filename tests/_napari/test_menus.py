@@ -19,8 +19,6 @@ from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
 
-pytestmark = pytest.mark.gui
-
 
 def test_the_manifest_is_valid_complete_and_leads_to_what_exists():
     manifest = PluginManifest.from_distribution(PLUGIN)

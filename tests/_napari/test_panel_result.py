@@ -6,18 +6,14 @@ from dataclasses import replace
 import dask.array as da
 import numpy as np
 import pytest
-from napari.layers import Image
 from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
 from _napari.inputs import PLACED, assert_same_place, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
-from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run import denoise as runs
-
-pytestmark = pytest.mark.gui
 
 
 def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel, run, noisy):
@@ -105,96 +101,53 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     assert asked.correct is None and asked.nonfinite == "raise"
 
 
-@pytest.mark.parametrize("kind", ["rgb", "lazy rgba"])
-def test_colours_and_alpha(viewer, open_panel, run, noisy, kind, pasted):
+def kinds_of_layers(noisy, read):
+    """Layers of all kinds: data, the pixels that are filtered, axes, attributes and sigma."""
     alpha = np.random.default_rng(5).integers(0, 256, noisy.shape).astype(np.uint8)
-    colour = np.stack([noisy, noisy // 2, 255 - noisy, *[alpha] * (kind != "rgb")], axis=-1)
-    before = colour.copy()
-    data = da.from_array(colour, chunks=40) if kind == "lazy rgba" else colour
-    viewer.add_image(data, rgb=True, name="cells")
-    panel = open_panel()
-    assert panel.axes.axes() == "YXS"
-    assert panel.axes.caption.text() == f"{kind.split()[-1].upper()}, 64 by 80 pixels"
-    run(panel)
-    result = viewer.layers["cells NL-means"]
-    expected = runs.denoise(colour[..., :3], NLMeans(), axes="YXS")
-    assert result.rgb and result.data.dtype == np.uint8 and result.data.shape == colour.shape
-    assert_array_equal(result.data[..., :3], expected.image)
-    assert_array_equal(result.data[..., 3:], colour[..., 3:])
-    record = result.metadata[METADATA_KEY]
-    assert (record["sigma"], record["axes"]) == (list(expected.record.sigma), "YXS")
-    assert_array_equal(colour, before)
-    assert_array_equal(pasted(panel)["denoised"], result.data)
-    # Fractions of the colours are kept; alpha has none.
-    panel.options.dtype.setCurrentIndex(2)
-    run(panel)
-    fine = viewer.layers[-1].data
-    assert fine.dtype == np.float32 and (fine[..., :3] % 1).any()
-    assert_array_equal(fine[..., 3:], colour[..., 3:])
+    rgba = np.stack([noisy, noisy // 2, 255 - noisy, alpha], axis=-1)
+    planes = np.stack([noisy, noisy[:, ::-1], noisy[::-1], noisy])
+    mask = np.random.default_rng(0).random((3, 40, 48)) < 0.6
+    labels = {"axis_labels": ("t", "y", "x"), "contrast_limits": (0, 1)}
+    lazy = {
+        "planes": da.from_array(planes, (3, 40, 80)).map_blocks(read, dtype=planes.dtype),
+        "mask": da.from_array(mask),
+        "rgba": da.from_array(rgba, 40),
+    }
+    return {
+        "rgb": (rgba[..., :3], rgba[..., :3], "YXS", {"rgb": True}, None),
+        "rgba": (lazy["rgba"], rgba[..., :3], "YXS", {"rgb": True}, None),
+        "pyramid": ([noisy, noisy[::2, ::2]], noisy, "YX", {"multiscale": True}, None),
+        "planes": (lazy["planes"], planes, ".YX", {"contrast_limits": (0, 255)}, None),
+        "mask": (lazy["mask"], mask.astype(np.uint8), "TYX", labels, 0.4),
+    }
 
 
-def test_multiscale_filters_the_finest_level(viewer, open_panel, run, noisy):
-    viewer.add_image([noisy, noisy[::2, ::2]], multiscale=True, name="pyramid", scale=(0.5, 0.5))
-    panel = open_panel()
-    type_sigma(panel)
-    run(panel)
-    result = viewer.layers[-1]
-    assert not result.multiscale
-    assert_array_equal(result.data, runs.denoise(noisy, NLMeans(), 10.0).image)
-    assert_allclose(result.scale, (0.5, 0.5))
-
-
-def test_planes_without_labels_are_independent_and_dask_is_read_by_the_worker(
-    viewer, open_panel, run, noisy
-):
+@pytest.mark.parametrize("kind", ["rgb", "rgba", "pyramid", "planes", "mask"])
+def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
     readers = set()
 
     def read(block):
         readers.add(threading.current_thread())
         return block
 
-    stack = np.stack([noisy, noisy[:, ::-1], noisy[::-1], noisy])
-    lazy = da.from_array(stack, chunks=(3, 40, 80)).map_blocks(read, dtype=stack.dtype)
-    viewer.add_image(lazy, name="lazy", contrast_limits=(0, 255))
+    data, pixels, axes, looks, sigma = kinds_of_layers(noisy, read)[kind]
+    viewer.add_image(data, name="cells", **looks)
     panel = open_panel()
-    assert panel.axes.axes() == ".YX"
+    assert panel.axes.axes() == axes
+    if sigma is not None:
+        type_sigma(panel, str(sigma))
     readers.clear()  # napari has read the plane it shows
-    run(panel)
-    assert readers and threading.main_thread() not in readers
-    result = viewer.layers["lazy NL-means"]
-    assert_array_equal(np.asarray(result.data), runs.denoise(stack, NLMeans()).image)
-    assert viewer.layers["lazy"].data is lazy
-    alone = runs.denoise(stack[1], NLMeans(), result.metadata[METADATA_KEY]["sigma"][0])
-    assert_array_equal(result.data[1], alone.image)
-
-
-def test_boolean_layers(viewer, open_panel, run, pasted):
-    mask = np.random.default_rng(0).random((3, 40, 48)) < 0.6
-    looks = {"contrast_limits": (0, 1), "axis_labels": ("t", "y", "x")}
-    viewer.add_image(da.from_array(mask), name="mask", **looks)
-    panel = open_panel()
-    type_sigma(panel, "0.4")
     assert run(panel).startswith("Done in ")
-    expected = runs.denoise(mask.astype(np.uint8), NLMeans(), 0.4, axes="TYX").image
-    assert_array_equal(viewer.layers[-1].data, expected)
-    assert_array_equal(pasted(panel)["denoised"], expected)
-    taken = capture(Image(mask)).data
-    assert taken.dtype == np.uint8 and np.shares_memory(taken, mask)
-
-
-def test_the_records_of_a_source_are_kept(viewer, open_panel, run, noisy):
-    layer = viewer.add_image(noisy, name="cells", contrast_limits=(20, 200))
-    panel = open_panel()
-    type_sigma(panel)
-    for _ in range(3):
-        run(panel)
-        panel.layer.choose(viewer.layers[-1])
-    first, second, third = (each.metadata[METADATA_KEY] for each in list(viewer.layers)[1:])
-    assert "history" not in first
-    assert second["history"] == [first]
-    assert third["history"] == [first, {k: v for k, v in second.items() if k != "history"}]
-    assert third["filter"] == "nl_means"
-    assert viewer.layers[-1].contrast_limits == layer.contrast_limits
+    assert threading.main_thread() not in readers and bool(readers) == (kind == "planes")
+    result, expected = viewer.layers[-1], runs.denoise(pixels, NLMeans(), sigma, axes=axes)
+    assert (result.rgb, result.multiscale) == ("rgb" in kind, False)
+    assert result.data.dtype == expected.image.dtype
+    filtered = np.s_[..., :3] if kind == "rgba" else np.s_[...]
+    assert_array_equal(result.data[filtered], expected.image)
+    if kind == "rgba":
+        assert_array_equal(result.data[..., 3], np.asarray(data)[..., 3])
+    assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
+    assert_array_equal(pasted(panel)["denoised"], result.data)
 
 
 def test_noise_that_is_not_proven_is_removed_with_one_more_click(
@@ -220,11 +173,8 @@ def test_noise_that_is_not_proven_is_removed_with_one_more_click(
 
 def test_a_decimal_comma(viewer, open_panel, qtbot, noisy):
     viewer.add_image(noisy, name="cells")
-    panel = open_panel("BM3D")
-    qtbot.keyClicks(panel.options.noise.edit, "12,5")
-    assert panel.request().run.sigma == 12.5
-    box = panel.form.controls["threshold"].native
+    box = (control := open_panel("BM3D").form.controls["threshold"]).native
     for typed, value in (("2,9", 2.9), ("3.1", 3.1)):
         box.selectAll()
         qtbot.keyClicks(box, typed)
-        assert panel.form.controls["threshold"].value == value
+        assert control.value == value

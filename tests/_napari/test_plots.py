@@ -1,23 +1,17 @@
 """Plots: that they show what they are given, where it belongs, and leave napari alone."""
 
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
-pytest.importorskip("qtpy", reason="Qt is not installed")
 pytest.importorskip("pyqtgraph", reason="pyqtgraph is not installed")
 
-import qtpy
 from qtpy.QtCore import QPoint, QPointF, Qt
 from qtpy.QtGui import QWheelEvent
 from qtpy.QtWidgets import QApplication
 
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
-
-pytestmark = pytest.mark.gui
 
 
 @pytest.fixture
@@ -96,31 +90,3 @@ def test_the_wheel_scrolls_what_is_around(plot, qtbot):
     assert not plot.area.menuEnabled() and not plot.area.autoBtn.isVisible()
     for each in (plot, plot.area.scene().views()[0]):
         assert each.focusPolicy() == Qt.FocusPolicy.NoFocus
-
-
-# Another binding that something imported comes first in the order pyqtgraph looks for one.
-SCRIPT = """
-import sys, threading, types
-import qtpy.QtWidgets
-app = qtpy.QtWidgets.QApplication([])
-import napari_gpu_denoise._napari.denoise.panel
-import napari_gpu_denoise._napari.noise.panel
-import napari_gpu_denoise._napari.commands
-from napari_gpu_denoise._napari.noise.plots import Plot, Series
-assert "pyqtgraph" not in sys.modules
-for name in ("PyQt6", "PySide6", "PyQt5"):
-    sys.modules.setdefault(name, types.ModuleType(name))
-hooks = sys.excepthook, threading.excepthook
-plot = Plot("A", "x", "y")
-plot.show_series([Series((1, 2), (3, 4))])
-plot.grab()
-import pyqtgraph.Qt
-assert hooks == (sys.excepthook, threading.excepthook)
-print(pyqtgraph.Qt.QT_LIB)
-"""
-
-
-def test_it_is_imported_only_for_a_plot_takes_napari_s_qt_and_leaves_errors_to_napari():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == [qtpy.API_NAME]

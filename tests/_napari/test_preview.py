@@ -15,8 +15,6 @@ from napari_gpu_denoise._napari.model import memory_of
 from napari_gpu_denoise._napari.preview import live as lives
 from napari_gpu_denoise.errors import DeviceMemoryError
 
-pytestmark = pytest.mark.gui
-
 
 @pytest.fixture(autouse=True)
 def whole_layers(monkeypatch):
@@ -51,10 +49,6 @@ def tick(settle):
     return tick_it
 
 
-def previews(viewer):
-    return [layer.name for layer in viewer.layers if is_temporary(layer)]
-
-
 def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick, settle):
     look = {"scale": (1, 0.5, 0.5), "rotate": (20), "axis_labels": ("t", "y", "x")}
     source = viewer.add_image(movie, name="movie", translate=(4, 3, 2), colormap="green", **look)
@@ -69,35 +63,19 @@ def test_the_preview_is_a_run_of_the_place_shown(viewer, open_panel, movie, tick
     assert layer_names(viewer) == names
     assert viewer.layers.selection.active is source
     whole = gd.bm3d(movie, 10, axes="TYX", profile="fast")
-    assert_array_equal(shown.data, whole[viewer.dims.current_step[0] - 4][None])
+    assert_array_equal(shown.data, whole[2:3])
     assert_allclose(shown.data_to_world((0, 0, 0)), source.data_to_world((2, 0, 0)))
     assert shown.colormap.name == "green"
-    assert list(shown.contrast_limits) == list(source.contrast_limits)
-    # Everything that changes is followed, in the same layer.
+    # Everything that changes is followed, in the same layer, which hides where it is wrong.
     source.contrast_limits = (200, 700)
     assert list(shown.contrast_limits) == [200, 700]
     panel.options.strength.slider.setValue(20)
     viewer.dims.set_point(0, 8)
+    assert not shown.visible
     settle(panel)
-    assert panel.live.layer is shown
+    assert panel.live.layer is shown and shown.visible
     assert_array_equal(shown.data, gd.bm3d(movie, 20, axes="TYX", profile="fast")[4:5])
     assert layer_names(viewer) == names
-
-
-def test_it_is_hidden_where_it_does_not_belong(viewer, open_panel, movie, tick, settle):
-    viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
-    panel = open_panel("NL-means")
-    tick(panel)
-    shown = panel.live.layer
-    place = viewer.dims.current_step[0]
-    viewer.dims.set_current_step(0, place + 1)
-    assert not shown.visible
-    viewer.dims.set_current_step(0, place)
-    settle(panel)
-    assert shown.visible
-    viewer.dims.set_current_step(0, place + 1)
-    settle(panel)
-    assert shown.visible and panel.live.layer is shown
     shown.visible = False  # by the user, to compare
     panel.options.strength.slider.setValue(5)
     settle(panel)
@@ -127,48 +105,34 @@ def test_the_layer_goes_with_the_box_and_a_source_that_shines_through_is_hidden(
 def test_it_is_no_source_and_no_result_and_stays_above_those_of_its_source(
     viewer, open_panel, noisy, tick, run, settle
 ):
-    viewer.add_image(noisy, name="noisy")
-    viewer.add_image(noisy, name="other")
-    panel = open_panel("NL-means")
-    panel.layer.choose(viewer.layers["noisy"])
-    tick(panel)
-    viewer.layers.selection.active = panel.live.layer
-    offered = panel.layer
-    assert [offered.itemText(i) for i in range(offered.count())] == ["other", "noisy"]
-    preview, result = "Preview of noisy (NL-means)", "noisy NL-means"
-    run(panel)
-    settle(panel)
-    assert layer_names(viewer) == ["noisy", result, preview, "other"]
-    panel.preview.box.setChecked(False)
-    tick(panel)
-    assert layer_names(viewer) == ["noisy", result, preview, "other"]
-
-
-def test_another_layer_is_previewed_when_it_is_chosen(viewer, open_panel, noisy, tick, settle):
-    first = viewer.add_image(noisy, name="first")
-    second = viewer.add_image(noisy[:, :50], name="second")
-    panel = open_panel("NL-means")
-    tick(panel)
-    panel.layer.choose(first)
-    settle(panel)
-    assert previews(viewer) == ["Preview of first (NL-means)"]
-    viewer.layers.remove(first)
-    settle(panel)
-    assert panel.layer.layer() is second
-    assert previews(viewer) == ["Preview of second (NL-means)"]
-
-
-def test_the_noise_is_measured_once(viewer, open_panel, noisy, tick, settle):
     layer = viewer.add_image(noisy, name="noisy")
+    viewer.add_image(noisy[:, :50], name="other")
     panel = open_panel("NL-means")
     tick(panel, sigma="")
-    memory = memory_of(layer, "auto", "YX", None, "raise", None)
-    found = memory.estimate
+    panel.layer.choose(layer)
+    settle(panel)
+    shown, memory = panel.live.layer, memory_of(layer, "auto", "YX", None, "raise", None)
+    viewer.layers.selection.active, found = shown, memory.estimate
+    offered = panel.layer
+    assert [offered.itemText(i) for i in range(offered.count())] == ["other", "noisy"]
+    # The noise is measured once.
     panel.options.strength.slider.setValue(10)
     settle(panel)
     assert found is not None and memory.estimate is found
     expected = gd.nl_means(noisy, sigma_factor=panel.options.strength.value())
     assert_array_equal(panel.live.layer.data, expected)
+    names = ["noisy", "noisy NL-means", "Preview of noisy (NL-means)", "other"]
+    run(panel)
+    settle(panel)
+    assert layer_names(viewer) == names
+    panel.preview.box.setChecked(False)
+    tick(panel, sigma="")
+    assert layer_names(viewer) == names
+    # With its layer it goes.
+    for name in names[:2]:
+        viewer.layers.remove(name)
+    settle(panel)
+    assert layer_names(viewer) == ["other", "Preview of other (NL-means)"]
 
 
 def test_why_there_is_no_preview(viewer, open_panel, movie, tick, settle):
@@ -217,18 +181,13 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     assert [request.final for request in made] == [True]
 
 
-def test_strength_counts_everywhere(viewer, open_panel, noisy, run, copied, qtbot):
+def test_strength_is_a_factor_of_sigma(viewer, open_panel, noisy, copied, qtbot):
     viewer.add_image(noisy, name="noisy")
     panel = open_panel("NL-means")
     strength = panel.options.strength
     assert "sigma_factor" not in copied(panel.python_action)
-    type_sigma(panel)
     strength.slider.setValue(10)
-    assert strength.value() == 1.41
-    assert "Strength 1.41." in run(panel)
-    result = viewer.layers["noisy NL-means"]
-    assert_array_equal(result.data, gd.nl_means(noisy, 10, sigma_factor=1.41))
-    assert result.metadata[PLUGIN]["sigma_factor"] == 1.41
+    assert strength.value() == panel.request().run.sigma_factor == 1.41
     assert "sigma_factor=1.41" in copied(panel.python_action)
     assert "--sigma-factor 1.41" in copied(panel.command_action)
     qtbot.mouseDClick(strength.slider, Qt.MouseButton.LeftButton)
@@ -286,5 +245,6 @@ def test_three_strengths_side_by_side(viewer, open_panel, movie, settle, run):
     # It would hide the result of a run.
     panel.preview.strip.click()
     settle(panel)
-    run(panel)
+    assert "Strength 1.41." in run(panel)
     assert not panel.preview.strip.isChecked() and "Strengths" not in str(layer_names(viewer))
+    assert viewer.layers[1].metadata[PLUGIN]["sigma_factor"] == 1.41

@@ -19,8 +19,6 @@ from napari_gpu_denoise.run.progress import SILENT
 from napari_gpu_denoise.run.request import Run
 from scenes import filters_and_axes, joining, noisy, small
 
-pytestmark = pytest.mark.gui
-
 LENGTHS = {"T": 4, "Z": 9, "C": 2, "Y": 48, "X": 60, "S": 3}
 SPANS = {"T": (2, 3), "Z": (4, 5), "C": (1, 2), "Y": (19, 40), "X": (30, 55)}
 
@@ -45,34 +43,27 @@ def test_every_filter(kind, axes):
 
 
 @pytest.mark.parametrize("lazy", [False, True])
-def test_measured_noise(lazy):
+@pytest.mark.parametrize(("sigma", "correct"), [(None, None), (12.0, "stripes")])
+def test_what_a_run_does_before_it_filters(lazy, sigma, correct):
     image = np.random.default_rng(2).poisson(noisy(4, 64, 72, sigma=0) * 3).astype(np.uint16)
+    image[:, 20] += 60
     data = da.from_array(image, chunks=(1, 32, 72)) if lazy else image
-    memory, settings = NoiseMemory(), small(gd.BM3D)
-    run = Run(settings, noise=memory, axes="TYX")
+    memory, settings = NoiseMemory(), small(gd.NLMeans)
+    run = Run(settings, sigma, noise=memory, axes="TYX", correct=correct)
     request = PreviewRequest(Source("", data), run, memory, None, True, False)
-    assert request.measures
-    whole = gd.denoise(image, settings, axes="TYX").image
+    assert request.measures == (sigma is None)
+    whole = gd.denoise(image, settings, sigma, axes="TYX", correct=correct).image
     assert_array_equal(preview(data, run, memory=memory), whole[2:3, 19:40, 30:55])
     assert not request.measures
 
 
 def test_colours_and_alpha():
     image = np.random.default_rng(3).integers(0, 255, (64, 72, 4)).astype(np.uint8)
-    run = Run(small(gd.BM3D), 12.0, axes="YXS")
+    run = Run(small(gd.NLMeans), 12.0, axes="YXS")
     made = preview(image, run, alpha=True)
     whole = gd.denoise(image[..., :3], run.filter, 12.0, axes="YXS").image
     assert_array_equal(made[..., :3], whole[19:40, 30:55])
     assert_array_equal(made[..., 3], image[19:40, 30:55, 3])
-
-
-def test_structured_noise_is_removed_first():
-    image = noisy(3, 64, 72, dtype="uint16")
-    image[:, 20] += 60
-    image += (np.arange(64) % 7).astype(np.uint16)[:, None] * 8
-    run = Run(small(gd.NLMeans), 12.0, axes="TYX", correct="stripes")
-    whole = gd.denoise(image, run.filter, 12.0, axes="TYX", correct="stripes").image
-    assert_array_equal(preview(image, run), whole[2:3, 19:40, 30:55])
 
 
 def test_errors_are_told():

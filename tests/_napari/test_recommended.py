@@ -19,7 +19,6 @@ from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.filters import BM3D, VBM3D
 from napari_gpu_denoise.measurements.subspace import Subspace
 
-pytestmark = pytest.mark.gui
 TIME = {"axis_labels": ("t", "y", "x")}
 
 

@@ -19,8 +19,6 @@ from napari_gpu_denoise.errors import LayerError
 
 ARRAY = np.arange(5 * 6 * 20 * 30).reshape(5, 6, 20, 30)
 
-pytestmark = pytest.mark.gui
-
 
 def rectangle(top, left, bottom, right, *plane):
     corners = [(top, left), (top, right), (bottom, right), (bottom, left)]
@@ -79,7 +77,7 @@ def test_a_cut_is_indexed_as_the_part_is(index):
 # --- rectangles and views -------------------------------------------------------------------------
 
 
-def test_a_rectangle_in_world_coordinates():
+def test_a_rectangle_in_world_coordinates_knows_the_plane_it_was_drawn_on():
     layer = Image(ARRAY, scale=(2, 1, 0.5, 0.25), translate=(0, 0, 100, 200))
     # Drawn in a layer with another scale, over rows 4 to 9 and columns 8 to 19.
     shapes = Shapes(
@@ -91,118 +89,106 @@ def test_a_rectangle_in_world_coordinates():
     assert (part.axes, part.code) == ("TCYX", "[:, :, 4:10, 8:20]")
     plane = drawn_in(layer, "TCYX", shapes, here, one_plane=True)
     assert plane.code == "[2, :, 4:10, 8:20]"
-
-
-def test_a_rectangle_knows_the_plane_it_was_drawn_on():
-    layer = Image(ARRAY)
     shapes = Shapes([rectangle(2, 3, 8, 9, 1, 0), rectangle(4, 3, 8, 9, 3, 0)], ndim=4)
-    assert drawn_in(layer, "T.YX", shapes, one_plane=True).code == "[3, 0, 4:9, 3:10]"
+    assert drawn_in(Image(ARRAY), "T.YX", shapes, one_plane=True).code == "[3, 0, 4:9, 3:10]"
     shapes.selected_data = {0}
-    assert drawn_in(layer, "T.YX", shapes, one_plane=True).code == "[1, 0, 2:9, 3:10]"
     # In all channels, as they are no planes of their own.
-    assert drawn_in(layer, "TCYX", shapes, one_plane=True).code == "[1, :, 2:9, 3:10]"
-
-
-def test_more_than_was_drawn_is_told():
-    layer = Image(ARRAY)
-    upright = Shapes([rectangle(2, 3, 8, 9)])
-    assert drawn_in(layer, "TCYX", upright).place == "rows 2 to 8, columns 3 to 9"
-    turned = Shapes([np.array([[5, 2], [9, 6], [5, 10], [1, 6]])])
-    part = drawn_in(layer, "TCYX", turned)
-    assert part.place == "the rectangle around the shape: rows 1 to 9, columns 2 to 10"
-    assert part.code == "[:, :, 1:10, 2:11]"
-    triangle = Shapes([np.array([[1, 2], [9, 2], [5, 10]])], shape_type="polygon")
-    assert drawn_in(layer, "TCYX", triangle).place == part.place
+    assert drawn_in(Image(ARRAY), "TCYX", shapes, one_plane=True).code == "[1, :, 2:9, 3:10]"
 
 
 @pytest.mark.parametrize(
     ("drawn", "said"),
     [
+        (Shapes([rectangle(2, 3, 8, 9)]), "rows 2 to 8, columns 3 to 9"),
+        *(
+            (Shapes([np.array(corners)], shape_type=kind), f"the rectangle around the shape: {at}")
+            for kind, corners, at in (
+                ("rectangle", [[5, 2], [9, 6], [5, 10], [1, 6]], "rows 1 to 9, columns 2 to 10"),
+                ("polygon", [[1, 2], [9, 2], [5, 10]], "rows 1 to 9, columns 2 to 10"),
+            )
+        ),
         (None, "click Draw"),
         (Shapes(ndim=2), "click Draw"),
         (Shapes([rectangle(25, 3, 40, 9)]), "contains no pixels of 'cells' along Y"),
         (Shapes([np.array([[0, 1, 5, 3], [0, 1, 5, 9], [0, 4, 5, 9], [0, 4, 5, 3]])]), "along Y"),
     ],
 )
-def test_no_rectangle_on_the_image(drawn, said):
-    with pytest.raises(LayerError, match=said):
-        drawn_in(Image(ARRAY, name="cells"), "TCYX", drawn)
+def test_what_was_drawn_is_told(drawn, said):
+    layer = Image(ARRAY, name="cells")
+    if "columns" in said:
+        assert drawn_in(layer, "TCYX", drawn).place == said
+    else:
+        with pytest.raises(LayerError, match=said):
+            drawn_in(layer, "TCYX", drawn)
 
 
-def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
-    layer = Image(ARRAY, scale=(2, 1, 1, 1))
-    layer.corner_pixels = np.array([[0, 0, 3, 4], [0, 0, 12, 99]])
-    part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0))
-    assert (part.axes, part.code) == ("CYX", "[3, :, 3:13, 4:30]")
-    assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0)).code == "[3, 2, 3:13, 4:30]"
-    layer = Image([np.zeros((40, 60)), np.zeros((20, 30))], multiscale=True)
-    layer.data_level = 1
-    layer.corner_pixels = np.array([[2, 3], [9, 13]])
-    assert in_view(layer, "YX", dims_at(0, 0)).code == "[4:19, 6:27]"
-
-
-@pytest.mark.parametrize(
-    ("dims", "said"),
-    [
-        (dims_at(0, 0, 0, 0, ndisplay=3), "not show a YX plane"),
-        (dims_at(0, 0, 0, 0, order=(1, 2, 0, 3)), "not show a YX plane"),
-        (dims_at(8, 0, 0, 0), "no data at the current slider"),
-    ],
-)
-def test_a_view_that_is_no_plane(dims, said):
-    with pytest.raises(LayerError, match=said):
-        in_view(Image(ARRAY), "TCYX", dims)
-
-
-# --- the region of a preview ----------------------------------------------------------------------
-
-
-def looked_at(layer, low, high):
+def seen(layer, low, high):
     """Make a layer believe that the camera shows what lies between two pixels."""
     layer.corner_pixels = np.array([low, high])
     return layer
 
 
+PYRAMID = [np.zeros((3, 64, 64)), np.zeros((3, 16, 16))]
+
+
+def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
+    layer = seen(Image(ARRAY, scale=(2, 1, 1, 1)), (0, 0, 3, 4), (0, 0, 12, 99))
+    part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0))
+    assert (part.axes, part.code) == ("CYX", "[3, :, 3:13, 4:30]")
+    assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0)).code == "[3, 2, 3:13, 4:30]"
+    layer = seen(Image(PYRAMID, multiscale=True), (0, 2, 3), (0, 9, 13))
+    layer._data_level = 1
+    assert in_view(layer, "TYX", dims_at(1, 0, 0)).code == "[1, 8:37, 12:53]"
+
+
+@pytest.mark.parametrize(
+    ("find", "dims", "said"),
+    [
+        (in_view, {"ndisplay": 3}, "not show a YX plane"),
+        (in_view, {"order": (1, 0, 2)}, "not show a YX plane"),
+        (in_view, {"at": 8}, "no data at the current slider"),
+        (region_shown, {"ndisplay": 3}, "switch the viewer to 2D"),
+        (region_shown, {"at": 8}, "no data at the current slider"),
+        (region_shown, {"left": 40}, "No part of"),
+    ],
+)
+def test_a_view_that_is_no_plane(find, dims, said):
+    left, at = dims.get("left", 0), dims.get("at", 0)
+    dims = {name: dims[name] for name in ("ndisplay", "order") if name in dims}
+    layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, left), (0, 19, 29 + 2 * left))
+    given = (layer, "TYX") if find is in_view else (layer,)
+    with pytest.raises(LayerError, match=said):
+        find(*given, dims_at(at, 0, 0, **dims))
+
+
+# --- the region of a preview ----------------------------------------------------------------------
+
+
 def test_what_is_seen_at_the_sliders():
-    layer = looked_at(Image(np.zeros((5, 6, 20, 30))), (0, 0, 3, -4), (0, 0, 11, 50))
+    layer = seen(Image(ARRAY), (0, 0, 3, -4), (0, 0, 11, 50))
     region = region_shown(layer, dims_at(3, 2, 0, 0))
     assert region.spans == ((3, 4), (2, 3), (3, 12), (0, 30))
     assert (region.plane, region.cut, region.words()) == ((2, 3), False, "9 by 30 pixels")
     # Scaled and moved, in a viewer of more axes.
     layer = Image(np.zeros((5, 20, 30)), scale=(2, 0.5, 0.5), translate=(10, 0, 0))
-    looked_at(layer, (0, 0, 0), (0, 19, 29))
-    assert region_shown(layer, dims_at(0, 14, 0, 0)).starts == {0: 2, 1: 0, 2: 0}
+    region = region_shown(seen(layer, (0, 0, 0), (0, 19, 29)), dims_at(0, 14, 0, 0))
+    assert region.starts == {0: 2, 1: 0, 2: 0}
     # Any two axes may be shown; colours are no axis.
-    layer = looked_at(Image(np.zeros((5, 20, 30))), (0, 0, 4), (4, 0, 9))
+    layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, 4), (4, 0, 9))
     region = region_shown(layer, dims_at(0, 7, 0, order=(1, 0, 2)))
     assert (region.spans, region.plane) == (((0, 5), (7, 8), (4, 10)), (0, 2))
-    layer = looked_at(Image(np.zeros((20, 30, 3), np.uint8), rgb=True), (0, 0), (19, 29))
+    layer = seen(Image(np.zeros((20, 30, 3), np.uint8), rgb=True), (0, 0), (19, 29))
     assert region_shown(layer, dims_at(0, 0)).spans == ((0, 20), (0, 30))
     # The finest level counts.
-    layer = Image([np.zeros((3, 64, 64)), np.zeros((3, 16, 16))], multiscale=True)
+    layer = seen(Image(PYRAMID, multiscale=True), (0, 2, 3), (0, 7, 9))
     layer._data_level = 1
-    looked_at(layer, (0, 2, 3), (0, 7, 9))
     assert region_shown(layer, dims_at(1, 0, 0)).spans == ((1, 2), (8, 32), (12, 40))
 
 
 def test_a_large_view_is_cut_around_its_centre():
-    layer = looked_at(Image(np.zeros((200, 300))), (0, 0), (199, 299))
+    layer = seen(Image(np.zeros((200, 300))), (0, 0), (199, 299))
     region = region_shown(layer, dims_at(0, 0), most=100 * 100)
     assert region.spans == ((50, 150), (100, 200))
     assert region.words() == "the middle 100 by 100 pixels of the view"
-    narrow = looked_at(Image(np.zeros((20, 3000))), (0, 0), (19, 2999))
+    narrow = seen(Image(np.zeros((20, 3000))), (0, 0), (19, 2999))
     assert region_shown(narrow, dims_at(0, 0), most=20 * 100).shape == (20, 100)
-
-
-@pytest.mark.parametrize(
-    ("dims", "low", "message"),
-    [
-        (dims_at(0, 0, 0, ndisplay=3), (0, 0, 0), "switch the viewer to 2D"),
-        (dims_at(9, 0, 0), (0, 0, 0), "has no data at the current slider"),
-        (dims_at(0, 0, 0), (0, 0, 40), "No part of"),
-    ],
-)
-def test_nothing_is_seen(dims, low, message):
-    layer = looked_at(Image(np.zeros((5, 20, 30))), low, (0, 19, 29 + 2 * low[-1]))
-    with pytest.raises(LayerError, match=message):
-        region_shown(layer, dims)

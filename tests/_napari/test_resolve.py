@@ -35,7 +35,6 @@ from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, NLMeans
 from napari_gpu_denoise.opencl.device import choose_devices
 
-pytestmark = pytest.mark.gui
 NOISE = np.random.default_rng(0).normal(100, 5, (6, 24, 30)).astype(np.float32)
 
 

@@ -25,8 +25,6 @@ from napari_gpu_denoise.filters import BM3D, NLMeans
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
 
-pytestmark = pytest.mark.gui
-
 
 def outcome(layer, value=1, *, settings=None, **run):
     """The end of a run on a layer, all of whose pixels are one value."""
@@ -60,9 +58,13 @@ def test_results_lie_on_their_source(channels):
     # A second one covers the first.
     add_result(channels, outcome(channels.layers["red"], settings=BM3D()))
     assert layer_names(channels)[:3] == ["red", "red NL-means", "red BM3D"]
-    # So does the result of a result.
-    add_result(channels, outcome(channels.layers["red NL-means"], settings=BM3D()))
-    assert layer_names(channels)[1:4] == ["red NL-means", "red NL-means BM3D", "red BM3D"]
+    # So does the result of a result, which knows how that was made.
+    for last in ("red NL-means", "red NL-means BM3D"):
+        add_result(channels, outcome(channels.layers[last], settings=BM3D()))
+    first, second, third = (record_of(each) for each in channels.layers[1:4])
+    assert layer_names(channels)[1:3] == ["red NL-means", "red NL-means BM3D"]
+    assert "history" not in first and second["history"] == [first]
+    assert third["history"] == [first, {k: v for k, v in second.items() if k != "history"}]
 
 
 def test_a_result_is_hidden_as_its_source_is_unless_that_hides_behind_one(channels):
@@ -113,18 +115,17 @@ def test_only_the_same_run_of_the_same_layer_is_replaced(channels):
     add_result(channels, outcome(red, 7), keep=False)
     assert second.data[0, 0] == 6 and "red NL-means [1]" in layer_names(channels)
 
-
-def test_a_frame_is_no_rerun_of_the_stack():
-    viewer = ViewerModel()
-    stack = viewer.add_image(np.zeros((4, 8, 9)), name="s")
-    add_result(viewer, outcome(stack, axes="TYX"), keep=False)
+    # Nor is a frame a rerun of the stack.
+    stack = channels.add_image(np.zeros((4, 8, 9)), name="s")
+    add_result(channels, outcome(stack, axes="TYX"), keep=False)
     one = outcome(stack, axes="TYX", frame=2)
     one.value.result.image.resize((1, 8, 9), refcheck=False)
-    add_result(viewer, one, keep=False)
-    assert layer_names(viewer) == ["s", "s NL-means", "s NL-means [1]"]
-    assert viewer.layers[-1].translate[0] == 2
-    add_result(viewer, one, keep=False)
-    assert len(viewer.layers) == 3
+    add_result(channels, one, keep=False)
+    assert layer_names(channels)[-3:] == ["s", "s NL-means", "s NL-means [1]"]
+    assert channels.layers[-1].translate[0] == 2
+    count = len(channels.layers)
+    add_result(channels, one, keep=False)
+    assert len(channels.layers) == count
 
 
 def test_what_is_replaced_is_freed(channels):
@@ -136,11 +137,10 @@ def test_what_is_replaced_is_freed(channels):
     assert first() is None
 
 
-@pytest.mark.parametrize(
-    ("looks", "seen"), [({}, False), ({"blending": "minimum"}, True), ({"opacity": 0.5}, True)]
-)
-def test_what_is_seen_through_a_result(looks, seen):
-    assert shines_through(Image(np.zeros((4, 4)), **looks)) == seen
+def test_what_is_seen_through_a_result():
+    seen = {"blending": "minimum"}, {"opacity": 0.5}
+    found = [shines_through(Image(np.zeros((4, 4)), **looks)) for looks in ({}, *seen)]
+    assert found == [False, True, True]
 
 
 def test_origins_are_found_by_identity_and_in_a_later_session_by_name(channels):

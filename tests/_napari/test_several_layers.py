@@ -1,12 +1,9 @@
-"""Several layers that are chosen together, and the time that is left."""
+"""Several layers that are chosen together."""
 
 import numpy as np
-import pytest
 
-from napari_gpu_denoise._napari.tasks import TimeLeft
-from napari_gpu_denoise.run.progress import MEASURING, Step
+from _napari.inputs import layer_names
 
-pytestmark = pytest.mark.gui
 NOISE = np.random.default_rng(0).normal(100, 5, (24, 30)).astype(np.float32)
 
 
@@ -40,26 +37,8 @@ def test_a_layer_that_fails_does_not_end_the_others(viewer, open_panel, run, tol
     said = run(panel)
     assert "1 of 2 layers done, 1 failed" in said and said.endswith(": two NL-means.")
     assert any("NaN" in text for text in told())
-    assert [layer.name for layer in viewer.layers][2:] == ["two NL-means"]
+    assert layer_names(viewer)[2:] == ["two NL-means"]
     one.data = np.stack([NOISE] * 3)
     panel.layer.choose(one, two)
     panel.axes.edit.setText("TYX")
     assert [each.run.axes for each in panel.requests()] == ["TYX", "YX"]
-
-
-def test_the_time_left():
-    now = [0.0]
-    left = TimeLeft(lambda: now[0])
-
-    def words(time, done):
-        now[0] = time
-        return left.words(Step(done, 10, "Denoising: tile"))
-
-    assert words(0.0, 0) == "Denoising: tile 0 of 10"
-    assert words(2.0, 1) == "Denoising: tile 1 of 10"
-    assert words(10.0, 5) == "Denoising: tile 5 of 10, about 10 seconds left"
-    assert words(10.0, 10) == "Denoising: tile 10 of 10"
-    assert left.words(Step(0, 0, MEASURING)) == "Measuring noise …"
-    # Another layer begins anew, and stands still.
-    for time in (20.0, 40.0):
-        assert words(time, 1) == "Denoising: tile 1 of 10"

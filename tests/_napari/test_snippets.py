@@ -56,15 +56,13 @@ def test_everything_set_is_read_back_and_defaults_are_left_out():
     assert line == "gpu-denoise nl-means INPUT.tif -o INPUT_nl-means.tif --axes .YX"
     options = parsed(line)
     assert options.sigma is None and options.device is None
+    # The result has the format of the file.
+    for suffix in ("OME.TIF", "nii.gz"):
+        line = command_line(requested(NLMeans(), "ZYX", path=f"a.{suffix}"))
+        assert parsed(line).output == f"a_nl-means.{suffix}"
     # It has no option for one frame.
     one = requested(VBM3D(), "TYX", frame=12)
     assert command_line(one) == command_line(requested(VBM3D(), "TYX"))
-
-
-@pytest.mark.parametrize("suffix", ["OME.TIF", "nii.gz"])
-def test_the_result_has_the_format_of_the_file(suffix):
-    line = command_line(requested(NLMeans(), "ZYX", path=f"a.{suffix}"))
-    assert parsed(line).output == f"a_nl-means.{suffix}"
 
 
 @posix
@@ -138,3 +136,6 @@ def test_a_layer_that_is_a_part_of_its_file(tmp_path):
         source = Source("a", data, path=str(path))
         text, remarks = command_with_remarks(Request(source, Run(VBM3D(), axes=axes)))
         assert remarks == said and (parsed(text).axes is None) == bool(said)
+    source = Source("a", whole[0], path=str(path), split=0)
+    text, remarks = command_with_remarks(Request(source, Run(VBM3D(), axes="TYX")))
+    assert remarks == ["It filters all channels of the file."] and parsed(text).axes == "CTYX"
