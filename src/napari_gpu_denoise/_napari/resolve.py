@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -243,19 +244,11 @@ def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, .
 
 def axes_of(layer: Layer, labels: Sequence[str] = ()) -> str:
     """Return the axes of a layer: as typed for it, where they fit, or by labels."""
-    typed = known_of(layer).axes
-    if typed is not None and fits(typed, source.finest(layer).shape):
-        return typed
+    if (typed := known_of(layer).axes) is not None:
+        with suppress(AxesError):
+            check_axes(typed, source.finest(layer).shape)
+            return typed
     return source.suggest_axes(layer, labels)
-
-
-def fits(axes: str, shape: tuple[int, ...]) -> bool:
-    """Return whether letters are axes of an array."""
-    try:
-        check_axes(axes, shape)
-    except AxesError:
-        return False
-    return True
 
 
 def axes_for(model: PanelModel, layer: Image, dims: Dims) -> str:

@@ -38,7 +38,6 @@ from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.progress import Step
 
-_LONGEST = 24  # letters of a name on the button
 _SETTLED = 150  # milliseconds without a change of the region, or of what is recommended for
 _REGION_TIP = (
     "Part of the layer to filter, in all frames and slices. Its pixels are those of a full run; "
@@ -276,7 +275,7 @@ class FilterPanel(LayerPanel):
         if isinstance(resolved, Resolved):
             memory = resolved.requests[0].memory
             self.options.noise.explain(memory and memory.known(settings))
-            self._name_button(resolved.what)
+            self.run_button.setText(f"Denoise {resolved.what}".rstrip())
         if resolved.key != self._said and not self._busy:
             self._said = resolved.key
             self.proof_button.hide()
@@ -287,12 +286,6 @@ class FilterPanel(LayerPanel):
     def _busy(self) -> bool:
         """Whether a run is in progress, or waits for a recommendation."""
         return self.runs.running or self._run_when_looked
-
-    def _name_button(self, what: str) -> None:
-        layer, active = self.layer.layer(), self._viewer.layers.selection.active
-        name = "" if active in (None, *self.model.layers) or what else layer.name
-        short = name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
-        self.run_button.setText(f"Denoise {what or short}".rstrip())
 
     def _say_what(self, resolved: Resolved | Problem) -> None:
         """Say what stands in the way of a run, or how long it takes."""

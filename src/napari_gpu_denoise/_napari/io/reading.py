@@ -38,6 +38,8 @@ def get_reader(path: str | list[str]) -> Callable[[str], list[LayerData]] | None
 
 def read(path: str) -> list[LayerData]:
     """Return the layers of a file: one, or one for each channel."""
+    from napari.utils.notifications import show_info
+
     from napari_gpu_denoise._napari.wording import in_panel
 
     try:
@@ -51,7 +53,7 @@ def read(path: str) -> list[LayerData]:
     except DenoiseError as error:
         raise type(error)(in_panel(error)) from error
     for note in picture.notes:
-        _tell(note)
+        show_info(note)
     return list(_layers(picture, levels))
 
 
@@ -166,9 +168,3 @@ def _looks(channel: Channel, colour: str, count: int) -> dict[str, Any]:
     if channel.limits is not None and all(map(math.isfinite, channel.limits)):
         found["contrast_limits"] = tuple(np.asarray(channel.limits, float).tolist())
     return found
-
-
-def _tell(note: str) -> None:
-    from napari.utils.notifications import show_info
-
-    show_info(note)

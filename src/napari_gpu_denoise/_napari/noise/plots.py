@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
 _GREY = "#8c8c8c"  # on both themes, too
 _HEIGHT = 210
 _MOST_CHANNELS = 6  # drawn in one plot
-_MANY_DIGITS = 6
 _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
 
 
@@ -123,7 +121,6 @@ class Plot(QWidget):
             x, y, error = np.hstack([each.points() for each in self.series])
             ends = {"xRange": _ends(x), "yRange": _ends((y - error, y + error, 0 * y))}
             self.area.setRange(**ends, padding=_MARGIN)
-            self.area.getAxis("bottom").setTicks(_long_ticks(*ends["xRange"]))
         self._colour()
         self.setVisible(bool(self.series))
         self.setAccessibleName(self.title)
@@ -165,15 +162,6 @@ class Plot(QWidget):
             axis.setPen(ink)
             axis.setTextPen(ink)
             axis.setLabel(text, color=ink.name())
-
-
-def _long_ticks(low: float, high: float) -> list[list[tuple[float, str]]] | None:
-    """Return two ticks where their labels are long, such as 1000.00001; otherwise None."""
-    digits = math.ceil(math.log10(max(abs(low), abs(high)) / (high - low))) + 2
-    if digits < _MANY_DIGITS:
-        return None
-    inside = (high - low) / 6  # where a text has room on both sides
-    return [[(value, f"{value:.{digits}g}") for value in (low + inside, high - inside)]]
 
 
 def _ends(values: Sequence[Sequence[float]]) -> tuple[float, float]:
