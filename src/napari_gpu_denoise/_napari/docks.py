@@ -7,6 +7,7 @@ from typing import Any
 
 import napari.viewer
 from napari.viewer import Viewer
+from qtpy.QtCore import QTimer
 from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QDockWidget, QLabel, QMainWindow, QWidget
 
@@ -34,7 +35,7 @@ def opening(title: str) -> type:
         def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
             super().__init__("Loading …")
             self._viewer = viewer
-            when_loaded(self._replace)
+            QTimer.singleShot(0, lambda: when_loaded(self._replace))  # when it is docked
 
         def _replace(self) -> None:
             if self.parent() is not None:  # not closed meanwhile

@@ -40,6 +40,7 @@ def add_layer(
         # Its numbers are no grey levels or colours.
         data = data[..., 0] if attributes.get("rgb") else data
         attributes = {name: attributes[name] for name in PLACE if name in attributes}
+        attributes["rgb"] = False
     attributes["metadata"] = {**source.attributes["metadata"], provenance.METADATA_KEY: record}
     attributes["name"] = provenance.name_of(record)
     found = None if keep else _earlier(viewer, record, data.ndim - bool(attributes.get("rgb")))
