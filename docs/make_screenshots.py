@@ -103,7 +103,7 @@ def open_panel(viewer, title: str, path: tuple[str, ...] = ("Filter", "Denoise (
     item(menu, name).trigger()
     docks = viewer.window.dock_widgets
     name = "Filter (GPU Denoise)" if title in FILTER_TITLES else name
-    wait_for(lambda: name in docks)
+    wait_for(lambda: hasattr(docks.get(name), "status"))  # once it is loaded
     panel = docks[name]
     wait_for(lambda: not hasattr(panel, "options") or panel.options.device.caption.text())
     return panel
