@@ -58,9 +58,9 @@ _STRENGTH_TIP = (
     "more detail. 1 is best where the noise level is right. Double click sets 1."
 )
 
-_WORDS = {"T": "frame", "Z": "slice"}
+_PLACES = {"T": "Only the frame shown", "Z": "Only the slice shown"}
 _PLACE_TIP = (
-    "Filter only the {} at the viewer's slider, to try settings. Its pixels are those of a full "
+    "Filter only what is at the viewer's slider, to try settings. Its pixels are those of a full "
     "run."
 )
 
@@ -209,7 +209,8 @@ class PlacesInput:
     """One box for the axis of time and one for that of slices, shown where there is one."""
 
     def __init__(self, options: RunOptions):
-        self.boxes = {letter: QtWidgets.QCheckBox() for letter in _WORDS}
+        tip = parts.wrapped(_PLACE_TIP)
+        self.boxes = {letter: QtWidgets.QCheckBox(toolTip=tip) for letter in _PLACES}
         for box in self.boxes.values():
             options.bind("alone", box.toggled, self.ticked, self.tick)
 
@@ -225,11 +226,10 @@ class PlacesInput:
     def offer(self, layer: Image | None, axes: str, dims: Dims) -> None:
         """Offer the frame and slice in view."""
         for letter, box in self.boxes.items():
-            word, there = _WORDS[letter], layer is not None and letter in axes
+            there = layer is not None and letter in axes
             place = place_shown(layer, axes, dims, letter) if there else None
             box.setVisible(there)
-            box.setText(f"Only the {word} shown" + ("" if place is None else f": {place}"))
-            box.setToolTip(parts.wrapped(_PLACE_TIP.format(word)))
+            box.setText(_PLACES[letter] + ("" if place is None else f": {place}"))
 
 
 class DeviceInput(QtWidgets.QWidget):
