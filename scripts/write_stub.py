@@ -95,6 +95,7 @@ def stub() -> str:
     known = imported(request)
     for each in functions.values():
         known |= imported(inspect.getmodule(each))
+    known["Array"] = "dask.array"  # as its users name it
     used = {node.id for node in ast.walk(ast.parse(BODY + text)) if isinstance(node, ast.Name)}
     more = sorted(used & known.keys() - imported_by_head() - classes.keys())
     lines += [f"from {known[name]} import {name}" for name in more]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Protocol
 
 import numpy as np
-from dask.array.core import Array
+from dask.array import Array
 from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise import errors as errors

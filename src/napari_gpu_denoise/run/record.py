@@ -122,7 +122,7 @@ class Result:
         Filter, settings, noise, device and notes.
     """
 
-    image: Any
+    image: np.ndarray
     record: Record
 
 
