@@ -132,20 +132,19 @@ def recorded() -> Iterator[Recorder]:
     def submit(executor, function, /, *given, plain=ThreadPoolExecutor.submit, **options):
         return plain(executor, recorder.passing(function), *given, **options)
 
+    replaced = [
+        (cl.Kernel, "__call__", recorder.launching(cl.Kernel.__call__)),
+        (cl, "enqueue_nd_range_kernel", recorder.launching(cl.enqueue_nd_range_kernel)),
+        (threading.Thread, "start", starting(threading.Thread.start, "run")),
+        (ThreadPoolExecutor, "submit", submit),
+    ]
+    if "superqt" in sys.modules:
+        from superqt.utils._qthreading import WorkerBase
+
+        replaced.append((WorkerBase, "start", starting(WorkerBase.start, "work")))
     with contextlib.ExitStack() as stack:
-
-        def replace(owner: object, name: str, by: Callable) -> None:
-            stack.enter_context(patch.object(owner, name, by))
-
-        replace(cl.Kernel, "__call__", recorder.launching(cl.Kernel.__call__))
-        launch = recorder.launching(cl.enqueue_nd_range_kernel)
-        replace(cl, "enqueue_nd_range_kernel", launch)
-        replace(threading.Thread, "start", starting(threading.Thread.start, "run"))
-        replace(ThreadPoolExecutor, "submit", submit)
-        if "superqt" in sys.modules:
-            from superqt.utils._qthreading import WorkerBase
-
-            replace(WorkerBase, "start", starting(WorkerBase.start, "work"))
+        for each in replaced:
+            stack.enter_context(patch.object(*each))
         yield recorder
 
 
@@ -214,9 +213,8 @@ def _click_of(viewer) -> Callable[[], None]:
         return [button for button in buttons if button.text().replace("&", "") == RUN]
 
     _wait(run_buttons)  # panels are loaded in the background
-    next(box for box in panel.findChildren(QComboBox) if box.findText(FILTER) >= 0).setCurrentText(
-        FILTER
-    )
+    boxes = panel.findChildren(QComboBox)
+    next(box for box in boxes if box.findText(FILTER) >= 0).setCurrentText(FILTER)
     (run,) = run_buttons()
     (sigma,) = (f for f in panel.findChildren(QLineEdit) if f.accessibleName() == SIGMA_FIELD)
     sigma.setFocus()
