@@ -160,7 +160,7 @@ def magnitudes(clean: np.ndarray) -> np.ndarray:
 
 def test_magnitudes_that_are_bright_are_recognised():
     """A single one shows no law of magnitudes, but all together lack values below 0."""
-    clean = 0.3 * scene(24, (64, 64)) + 55
+    clean = 0.3 * scene(64, (64, 64)) + 55
     made = gd.denoise(magnitudes(clean), FAST, axes="DYX")
     assert "values below 0 are missing" in made.record.sigma_source
     assert made.record.noise[0] == {"model": "rician", "sigma": pytest.approx(SIGMA, rel=0.05)}

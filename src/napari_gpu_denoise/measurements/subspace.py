@@ -383,9 +383,10 @@ class _Series:
             check_kept(block, out.dtype)
             given, scale = block.finite[0], self.scale[number].astype(self.dtype)
             even, most = self.even(given, weights), limit * scale
-            taken = _window_means(np.where(known, even - made, 0), window)
+            taken = ndimage.uniform_filter(np.where(known, even - made, 0), window, mode="constant")
             if self.law is not None:  # a few photons may be far more than their mean
-                told = _window_means(self.law.variance_told_by(given) * np.square(weights), window)
+                told = self.law.variance_told_by(given) * np.square(weights)
+                told = ndimage.uniform_filter(told, window, mode="constant")
                 most = limit * np.sqrt(np.maximum(told, scale**2))
             events = np.abs(taken) > most
             if alone is not None and events.any():
@@ -422,18 +423,6 @@ def _repeats(values: np.ndarray) -> Iterator[slice]:
     alike[alike > 1 - 1e-9] = -1
     for number in np.unravel_index(np.argmax(alike), alike.shape):
         yield slice(int(number), int(number) + 1)
-
-
-def _window_means(values: np.ndarray, window: tuple[int, ...]) -> np.ndarray:
-    """Return the mean of values in a window around each, beyond the border of 0."""
-    for axis, width in enumerate(window):
-        total, before = values.copy(), (slice(None),) * axis
-        for step in range(1, width // 2 + 1):
-            low, high = (*before, slice(None, -step)), (*before, slice(step, None))
-            total[low] += values[high]
-            total[high] += values[low]
-        values = total
-    return values / math.prod(window)
 
 
 @filter_function(Subspace)
