@@ -20,6 +20,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -367,20 +368,20 @@ _ANSWER_SECONDS = 30.0  # that a scheduler may take to answer, and its first wor
 THREADS_OF_POCL = ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT")
 
 
-def _dask() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
+def _check_dask() -> None:
+    """Refuse workers where dask.distributed is not installed; importing it takes a second."""
+    if find_spec("distributed") is None:
         raise errors.ClusterError(
             "Workers need dask.distributed, which is not installed: pip install distributed."
-        ) from error
-    return distributed
+        )
 
 
 @contextlib.contextmanager
 def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]:
     """Yield a client of the dask scheduler at an address, which has `seconds` to answer."""
-    distributed = _dask()
+    _check_dask()
+    import distributed
+
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", errors.ClusterError)
     try:
         if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
@@ -430,7 +431,7 @@ class NewWorkers(contextlib.ExitStack):
 
     def __init__(self, count: int, device: Any = None, said: Callable[[str], object] = str):
         super().__init__()
-        _dask()
+        _check_dask()
         self.device, self._count, self._said = device, count, said
         self.client: Any = None
         self.note = "No workers were started: the run was too short."
