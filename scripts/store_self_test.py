@@ -1,11 +1,14 @@
 """Store the results that devices are tested with, those of the best device.
 
-    python scripts/store_self_test.py
+    python scripts/store_self_test.py [NAME ...]
 
-If a filter is to give others, the test of this device fails until they are stored.
+If a filter is to give others, the test of this device fails until they are stored. With the names
+of filters, or ``noise``, those of all others stay as they are.
 """
 
 from __future__ import annotations
+
+import sys
 
 import numpy as np
 
@@ -27,14 +30,19 @@ def video() -> np.ndarray:
 
 
 def main() -> None:
-    """Store the video, then the results."""
-    np.savez_compressed(STORED, video=video())
+    """Store the results that are named, or the video and all of them."""
+    known = ["noise", *(each.name for each in filters_for(""))]
+    names = sys.argv[1:] or known
+    if unknown := {*names} - {*known}:
+        sys.exit(f"{', '.join(sorted(unknown))}: no filter; give some of {', '.join(known)}.")
+    if names is known:
+        np.savez_compressed(STORED, video=video())
+    stored = dict(np.load(STORED))
     best = min(listed(), key=lambda found: (bool(found.problem), KINDS.index(found.kind)))
     device = under_test(best)
-    names = ["noise", *(each.name for each in filters_for(""))]
-    results = {name: result_of(name, device) for name in names}
-    stored = {name: np.rint(values * SCALE).astype(np.uint16) for name, values in results.items()}
-    np.savez_compressed(STORED, video=video(), **stored)
+    for name in names:
+        stored[name] = np.rint(result_of(name, device) * SCALE).astype(np.uint16)
+    np.savez_compressed(STORED, **stored)
 
 
 if __name__ == "__main__":

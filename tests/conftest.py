@@ -12,7 +12,11 @@ import dataclasses
 import gc
 import os
 import platform
+import re
 import sys
+import textwrap
+import types
+from pathlib import Path
 
 # For the processes that start from here, those of pytest-xdist among them: two share two cores, so
 # that a second thread of linear algebra mostly waits for a core, and keeps one busy waiting.
@@ -25,6 +29,7 @@ import pytest
 os.environ.pop("GPU_DENOISE_DEVICE", None)
 
 from napari_gpu_denoise.errors import NoDeviceError
+from napari_gpu_denoise.noise import models
 from napari_gpu_denoise.opencl.device import choose, devices, listed
 from opencl.builtins import replace_header
 
@@ -206,3 +211,17 @@ def import_graph():
     import grimp
 
     return grimp.build_graph("napari_gpu_denoise", cache_dir=None)
+
+
+@pytest.fixture(scope="module")
+def added_models():
+    """Return a module with the noise models of a page, which are then models as all others."""
+    path = Path(__file__).parents[1] / "docs" / "develop" / "add_a_noise_model.md"
+    added = types.ModuleType("added_models")
+    added.page = path.read_text(encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "added_models", added)  # dataclasses look there
+        for text in re.findall(r"```python\n(.*?)```", added.page, re.DOTALL):
+            exec(textwrap.dedent(text), vars(added))
+        patch.setattr(models, "MODELS", (*models.MODELS, added.Uniform, added.Multiplicative))
+        yield added

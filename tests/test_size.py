@@ -60,7 +60,10 @@ def totals(import_graph) -> dict[str, int]:
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_package_is_no_larger_than_agreed(totals, name):
-    assert totals[name] <= LIMITS[name], "take away as much as was added: limits are never raised"
+    assert totals[name] <= LIMITS[name], (
+        "take away as much elsewhere if you can; if not, leave the limit as it is and say so in "
+        "the pull request: a maintainer makes room (CONTRIBUTING.md)"
+    )
 
 
 def test_no_module_or_kernel_is_too_long_without_a_reason():

@@ -12,11 +12,13 @@ from _napari.inputs import add_sliced
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.noise import measuring
 from napari_gpu_denoise._napari.noise.measuring import flat_noise
+from napari_gpu_denoise._napari.snippets import noise_option
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.noise import estimate
-from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, Rician
+from napari_gpu_denoise.noise.models import MODELS, Correlated, Gaussian, PoissonGaussian, Rician
 from napari_gpu_denoise.run import denoise as runs
+from napari_gpu_denoise.run.request import Run
 
 RNG = np.random.default_rng(5)
 WHITE = RNG.normal(500, 12, (40, 50))
@@ -137,6 +139,26 @@ def test_flat_regions_are_flat(draw):
 def test_what_a_region_cannot_tell(region, model, said):
     with pytest.raises(LayerError, match=said):
         flat_noise(region, "YX", model)
+
+
+@pytest.mark.parametrize("kind", MODELS, ids=lambda kind: kind.name)
+def test_a_region_tells_any_additive_noise_and_else_why_it_does_not(kind):
+    try:
+        (model,) = flat_noise(WHITE, "YX", kind.name).models
+    except LayerError as error:
+        assert not kind.additive and "one brightness" in str(error)
+    else:
+        assert isinstance(model, kind) or (kind.models_correlation and model.is_one_sigma())
+
+
+def test_a_region_tells_additive_noise_that_is_added(added_models):
+    found = flat_noise(WHITE, "YX", "uniform")
+    assert found.models == (added_models.Uniform.of_sigma(WHITE.std(ddof=1)),)
+    assert "Uniform, width" in found.verdict()
+    with pytest.raises(LayerError, match="one brightness"):
+        flat_noise(WHITE, "YX", "multiplicative")
+    run = Run(NLMeans(), noise=found)
+    assert noise_option(run) == ["--sigma", str(found.sigma[0])]
 
 
 def test_another_layer_takes_the_place_and_a_closed_panel_measures_nothing(

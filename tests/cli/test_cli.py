@@ -407,8 +407,7 @@ for argv in (["--version"], ["--help"], ["nl-means", "--help"]):
 
 def as_process(*arguments: str, **options) -> subprocess.CompletedProcess:
     """Run the program in a process of its own, where it finds the streams as the shell has them."""
-    script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main())"
-    return subprocess.run([sys.executable, "-c", script, *arguments], **options)
+    return subprocess.run([sys.executable, "-m", "napari_gpu_denoise", *arguments], **options)
 
 
 def test_reader_that_has_enough(here):

@@ -7,6 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from filters.sessions import as_gpu
+from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.filters.bm4d.cubes import choose_search, local_bytes
 from napari_gpu_denoise.filters.vbm3d import choose_video_group_variant
 from napari_gpu_denoise.filters.volumes import CUBES
@@ -62,6 +63,10 @@ def launched(monkeypatch) -> list:
     monkeypatch.setattr(Arena, "kernel", kernel)
     yield made
     release_memory()
+
+
+def test_every_filter_is_among_the_cases():
+    assert {type(settings) for settings, _ in (CASES | OTHERS).values()} == {*FILTERS}
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import math
 import re
-import sys
-import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -280,24 +277,13 @@ def test_what_fits_no_model(make, values, said):
 # A model that is added
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "develop" / "add_a_noise_model.md"
-PAGE_TEXT = PAGE.read_text(encoding="utf-8")
 WIDTH = 0.3
 
 
-@pytest.fixture(scope="module")
-def added(tmp_path_factory):
-    """Return the class that the page describes."""
-    text = re.search(r"```python\n(.*?)```", PAGE_TEXT, re.DOTALL)[1]
-    path = tmp_path_factory.mktemp("added") / "multiplicative.py"
-    path.write_text(textwrap.dedent(text), encoding="utf-8")
-    spec = importlib.util.spec_from_file_location("multiplicative", path)
-    module = importlib.util.module_from_spec(spec)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(sys.modules, "multiplicative", module)
-        spec.loader.exec_module(module)
-        patch.setattr(models, "MODELS", (*models.MODELS, module.Multiplicative))
-        yield module.Multiplicative
+@pytest.fixture
+def added(added_models):
+    """Return the one that needs kernels."""
+    return added_models.Multiplicative
 
 
 @pytest.fixture(scope="module")
@@ -320,7 +306,7 @@ def test_it_is_found_and_measured(added, image, name):
     assert again.models == found.models
 
 
-def test_it_is_a_model_as_any_other(added):
+def test_it_is_a_model_as_any_other(added, added_models):
     model = added(WIDTH)
     clean = np.repeat([20.0, 500.0], 200_000).reshape(2, -1)
     factors = np.random.default_rng(1).uniform(1 - WIDTH, 1 + WIDTH, clean.shape)
@@ -331,10 +317,39 @@ def test_it_is_a_model_as_any_other(added):
     # Its kernels take what `transform` gives them by name.
     kernels = model.transform(True)
     for way, given in (("stabilise", kernels.forward), ("inverse", kernels.inverse)):
-        (head,) = re.findall(rf"{way}_{kernels.law}\([^,)]*, ([^)]*)\)", PAGE_TEXT)
+        (head,) = re.findall(rf"{way}_{kernels.law}\([^,)]*, ([^)]*)\)", added_models.page)
         assert head.split(", ") == [f"float {name}" for name in given]
     parser = build_parser(["estimate"])
     args = parser.parse_args(["estimate", "image.tif", "--model", "multiplicative"])
     assert args.model == "multiplicative"
     with pytest.raises(SettingsError, match="does not fit multiplicative noise"):
         added(-1)
+
+
+# An additive one, which is asked what it is, never for its name
+
+
+def rounded(ny=160, nx=200):
+    """Return an image with uniform noise that is stronger towards the corners."""
+    y, x = np.indices((ny, nx))
+    away = (2 * y / ny - 1) ** 2 + (2 * x / nx - 1) ** 2
+    noise = np.random.default_rng(1).uniform(-17, 17, (ny, nx)) * (1 + 0.75 * away)
+    return (60 + 80 * ((x // 37 + y // 41) % 2) + noise).astype(np.float32)
+
+
+def test_additive_noise_that_was_named_is_one_sigma_everywhere(added_models):
+    found = gd.estimate_noise(rounded())
+    assert found.places is not None
+    one, named = (gd.estimate_noise(rounded(), model=name) for name in ("gaussian", "uniform"))
+    assert named.places is None is one.places
+    assert named.models == (added_models.Uniform.of_sigma(one.sigma[0]),)
+    assert named.sigma == pytest.approx(one.sigma) and named.reason == one.reason
+    assert named.errors[0]["width"] == pytest.approx(math.sqrt(12) * one.standard_error[0])
+
+
+def test_filters_take_additive_noise_as_one_sigma(added_models):
+    image, model = rounded(64, 64), added_models.Uniform(40.0)
+    for settings in (gd.NLMeans(), gd.NLMeans(rician=True), gd.BM3D()):
+        found = gd.denoise(image, settings, noise=model)
+        same = gd.denoise(image, settings, model.sigma)
+        np.testing.assert_array_equal(found.image, same.image)

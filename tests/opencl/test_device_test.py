@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -127,6 +129,28 @@ def test_every_filter_has_a_stored_result_which_this_device_yields(device):
     request = device.platform, device.name, device.index, device.float_lanes, names
     titles = ["noise", *(each.title for each in gd.FILTERS)]
     assert list(self_test.run_steps(request)) == titles
+
+
+def test_results_of_one_filter_are_stored_anew_and_others_stay(tmp_path, monkeypatch):
+    path = Path(__file__).resolve().parents[2] / "scripts" / "store_self_test.py"
+    spec = importlib.util.spec_from_file_location("store_self_test", path)
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    before = dict(np.load(self_test.STORED))
+    changed = before | {name: before[name] + 1000 for name in ("swnlm", "isoline")}
+    for module in (self_test, script):
+        monkeypatch.setattr(module, "STORED", tmp_path / "stored.npz")
+    np.savez_compressed(self_test.STORED, **changed)
+    monkeypatch.setattr(sys, "argv", ["store_self_test.py", "swnlm"])
+    script.main()
+    after = np.load(self_test.STORED)
+    assert {*after} == {*before}
+    for name in {*before} - {"swnlm"}:
+        np.testing.assert_array_equal(after[name], changed[name])
+    assert np.abs(after["swnlm"].astype(int) - before["swnlm"]).max() < 4 * self_test.SCALE
+    monkeypatch.setattr(sys, "argv", ["store_self_test.py", "no_filter"])
+    with pytest.raises(SystemExit, match="no_filter: no filter; give some of noise, nl_means"):
+        script.main()
 
 
 @pytest.mark.thorough

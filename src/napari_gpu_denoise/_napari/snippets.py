@@ -166,11 +166,10 @@ def noise_option(run: Run) -> list[str]:
         return []
     if sigma is None and isinstance(noise, str):
         return ["--noise", noise]
-    if sigma is None and noise.name == "gaussian":
-        sigma = noise.sigma if len(noise.sigma) > 1 else noise.sigma[0]
-    if sigma is None:
+    if sigma is None and not noise.models[0].is_one_sigma():
         return ["--noise", noise.name]
-    return ["--sigma", ",".join(map(str, sigma)) if isinstance(sigma, tuple) else str(sigma)]
+    given = noise.sigma if sigma is None else sigma
+    return ["--sigma", ",".join(map(str, given)) if isinstance(given, tuple) else str(given)]
 
 
 def noise_call(request: NoiseRequest, function: str, estimate: NoiseEstimate | None) -> str:

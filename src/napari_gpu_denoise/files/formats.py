@@ -177,12 +177,12 @@ def write(
         output.check_output(table, **options)
     if form.new_image is not None:
         opened = form.new_image(path, made, overwrite=overwrite)
+    elif form is dicom.FORMAT and made.path.is_dir():
+        opened = output.new_folder(path, **options)
     else:
-        opened = output.new_file
-        if form is dicom.FORMAT and made.path.is_dir():
-            opened = output.new_folder
-        opened = opened(path, **options)
+        opened = output.new_file(path, **options)
     with opened as target, output.writing(path, form.name):
+        assert form.write is not None  # `check_name` has refused the others
         written = form.write(target, path, data, made, records)
     for source, table in tables.items():
         with input_checks.open_regular(source) as given, output.new_file(table, **options) as copy:
@@ -213,8 +213,7 @@ def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
     own, named = format_like(like), format_named(path)
     if named is None or named is own or named.name not in own.becomes:
         return like
-    name, _ = split_name(Path(path).name)
-    made = named.described_anew(like, name)
+    made = named.described_anew(like, split_name(Path(path).name)[0])
     notes = like.notes
     if not own.write:
         notes += (

@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -449,16 +449,17 @@ class ImageFile:
 class Format:
     """A format of image files: what the package for it offers to `formats`.
 
-    `suffixes` end the names of its files, of results those of `written` only, if it has any;
-    `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for messages.
-    `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
-    its name, by default its suffix. What `open_image` opens is held by the stack that it is given,
-    but for ``data``. With `new_image` large results are written part by part where
-    they will be. `becomes` names the formats that results may have besides, or only, if there is no
-    `write`; `described_anew` returns an image of another format as a new one of this. `tables`
-    returns the files beside an image that are copied beside a result, and their names there.
-    `result_name` returns a name for the result of a file, by default its own. The others do what
-    functions of these names in `formats` do; by default any type is writable.
+    `suffixes`, in small letters, end the names of its files, of results those of `written` only, if
+    it has any; `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for
+    messages. `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a
+    path by its name, by default its suffix. `open_image` takes a path, the stack that holds what it
+    opens but for ``data``, and whether other files may lie anywhere; `write` what was opened for
+    the result, its path, pixels, an image like it, and records: it returns what was lost.
+    `check_writable` refuses types of pixels. With `new_image` large results are written part by
+    part where they will be. `becomes` names the formats that results may have besides, or only, if
+    there is no `write`; `described_anew` returns an image of another format as a new one of this.
+    `tables` returns the files beside an image that are copied beside a result, and their names
+    there. `result_name` returns a name for the result of a file, by default its own.
     """
 
     name: str
@@ -467,7 +468,7 @@ class Format:
     new_suffix: str
     is_format: Callable[[Any], bool]
     open_image: Callable[[Any, contextlib.ExitStack, bool], ImageFile]
-    write: Any
+    write: Callable[[Any, Path, Any, ImageFile, Sequence[dict]], tuple[str, ...]] | None
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None
     new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None
@@ -485,9 +486,8 @@ class Format:
 
     def is_target(self, path: str | os.PathLike) -> bool:
         """Return whether a path has the name of a result of this format."""
-        if self.written is None:
-            return self.is_path(path)
-        return os.fspath(path).lower().endswith(self.written)
+        ends = self.written
+        return self.is_path(path) if ends is None else os.fspath(path).lower().endswith(ends)
 
 
 def record_line(record: dict) -> str:

@@ -354,5 +354,4 @@ FORMAT = Format(
     write=write,
     written=(".mkv",),
     becomes=("TIFF", "OME-Zarr"),
-    result_name=lambda path: f"{path.stem}.mkv",
 )

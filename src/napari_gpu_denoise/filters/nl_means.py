@@ -15,7 +15,6 @@ from napari_gpu_denoise.filters.search.frame_links import (
     RingPlan,
     RingTiles,
     frames_setting,
-    slices_setting,
 )
 from napari_gpu_denoise.filters.search.patch_search import (
     Grid,
@@ -23,7 +22,8 @@ from napari_gpu_denoise.filters.search.patch_search import (
     SearchSettings,
     Variant,
 )
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
+from napari_gpu_denoise.filters.volumes import slices_setting
+from napari_gpu_denoise.noise.models import NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Context
@@ -198,7 +198,7 @@ class NLMeans(FrameSearch):
     def takes(self, models: Sequence[NoiseModel]) -> bool:
         """Whether these settings are for such noise; refuse settings for another kind."""
         # Well above sigma, Rician noise is nearly Gaussian and may be identified as such.
-        if self.rician and not all(isinstance(model, (Rician, Gaussian)) for model in models):
+        if self.rician and not all(isinstance(m, Rician) or m.is_one_sigma() for m in models):
             told = ", ".join(sorted({model.name for model in models}))
             raise SettingsError(f"rician=True does not fit {told} noise: leave one of them out.")
         return self.rician

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from napari_gpu_denoise.filters import volumes
 from napari_gpu_denoise.filters.channels import JointFilter
 from napari_gpu_denoise.filters.pixels import Launcher
 from napari_gpu_denoise.filters.search.frame_links import (
@@ -16,9 +17,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
     RingPlan,
     RingTiles,
     frames_setting,
-    slices_setting,
 )
-from napari_gpu_denoise.filters.volumes import distance_of, voxel_setting, voxel_text
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
 from napari_gpu_denoise.protocol.filter import Context
@@ -308,7 +307,7 @@ class NLMeansPixelwise(FrameSearch, JointFilter):
     )
     frames_before: int = frames_setting(0, "Earlier frames to search")
     frames_after: int = frames_setting(0, "Later frames to search; 0 filters without delay")
-    slices: int = slices_setting()
+    slices: int = volumes.slices_setting()
     patch_slices: int = setting(
         0,
         "Slices above and below that belong to a patch",
@@ -323,7 +322,7 @@ class NLMeansPixelwise(FrameSearch, JointFilter):
         choices=("off", "auto"),
         advanced=True,
     )
-    voxel: str = voxel_setting("the distance of slices")
+    voxel: str = volumes.voxel_setting("the distance of slices")
     channels: str = setting(
         "auto",
         "Filter channels separately, or all with the same weights (joint); auto is joint for RGB "
@@ -338,7 +337,7 @@ class NLMeansPixelwise(FrameSearch, JointFilter):
     )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "voxel", voxel_text(self.voxel))
+        object.__setattr__(self, "voxel", volumes.voxel_text(self.voxel))
         super().__post_init__()
 
     def spaced(self, image: Any, names: str) -> Self:
@@ -346,7 +345,7 @@ class NLMeansPixelwise(FrameSearch, JointFilter):
         deep = self.slices or self.patch_slices
         if self.spacing == "off" or not deep or image.shape[names.index("Z")] < 2:
             return self
-        ratio, why = distance_of(image, names, self.voxel)
+        ratio, why = volumes.distance_of(image, names, self.voxel)
         slices = max(round(self.slices / ratio), 1) if self.slices else 0
         around = round(self.patch_slices / ratio)
         if (slices, around) == (self.slices, self.patch_slices):

@@ -1,4 +1,4 @@
-"""What filters of volumes share: the distance of slices, and cubes that suit it."""
+"""What filters of volumes share: settings, the distance of slices, and cubes that suit it."""
 
 from __future__ import annotations
 
@@ -27,6 +27,12 @@ _LAGS = (1, 2, 3, 4, 6, 8, 12, 16)  # pixels
 _SLICES, _OTHERS, _SIDE = 8, 2, 1024  # pairs of slices, positions along other axes, pixels read
 # Differences between lags that are less than this many standard errors tell nothing.
 _CERTAIN = 5.0
+
+
+def slices_setting() -> Any:
+    """Declare how many slices on each side are searched."""
+    help = "Slices above and below to search"
+    return setting(0, help, bounds=(0, 16), unit="slices", needs_axis="Z")
 
 
 def voxel_setting(decides: str = "the best shape of cubes") -> Any:

@@ -177,7 +177,7 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
     }
     places = None
     same = not any(map(differ, series.values()))
-    if same and not kind.models_correlation and model != models.Gaussian.name:
+    if same and not kind.models_correlation and (model == AUTO or not kind.is_one_sigma()):
         # Places that differ in brightness look as if noise depended on it.
         free = kind is models.SignalDependent and model == AUTO
         plain = list(map(models.Gaussian.fit, channels)) if free else fits
@@ -237,10 +237,9 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
                 f"most grey levels vary {ratio:.2g} times as much as the noise{of} that is known, "
                 "by texture or other noise"
             )
-    spectra = [each.spectrum for each in channels if each.spectrum is not None]
-    correlated = any(not each.white for each in spectra)
-    doubtful = any(each.doubtful for each in spectra)
-    if model.additive and not model.models_correlation and (correlated or doubtful):
+    correlated = any(map(_is_correlated, channels))
+    doubtful = any(each.spectrum is not None and each.spectrum.doubtful for each in channels)
+    if model.is_one_sigma() and (correlated or doubtful):
         found.append(
             "the noise of neighbouring pixels may be slightly correlated, or there is fine texture"
         )

@@ -155,7 +155,7 @@ class NoiseEstimate:
         title = LOG_SPECKLE.capitalize() if self.log_speckle else model.title
         parts = [title, *self._parameters(False)]
         white = "white" if self.white else "correlated"
-        if model.additive and not model.models_correlation and not self.white:
+        if model.is_one_sigma() and not self.white:
             white = "at most slightly correlated"
         if all(each is None for each in self.spectra):
             white = "assumed white"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +62,7 @@ def estimated(estimate: NoiseEstimate, image: Any, names: str) -> Sigma:
     """Return an estimate of sigma, placed along the axes of the image."""
     placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
     source = f"estimated: {estimate.method}"
-    width = estimate.blank_width
-    return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=width)
+    return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=estimate.blank_width)
 
 
 def parse_sigma(sigma: Any) -> float | tuple[float, ...] | np.ndarray:
@@ -203,14 +201,14 @@ class NoiseMemory:
 
     def known(self, filter: Filter) -> NoiseEstimate | None:
         """Return the noise for a filter, if it has been measured."""
-        own = self._sigmas.get(_own_noise(filter))
+        own = self._sigmas.get((filter.name, filter.keeps_zero))
         return self.estimate if own is None and self.model == "auto" else own
 
     def own_sigma(
         self, filter: Filter, device: Any, image: Any, names: str
     ) -> NoiseEstimate | None:
         """Return one sigma, or sigma as the filter itself measures it; None for the estimate."""
-        key = _own_noise(filter)
+        key = filter.name, filter.keeps_zero  # on which its own estimate depends
         with self._measuring:
             if key not in self._sigmas:
                 own = filter.estimate_sigma(image, names)
@@ -234,11 +232,6 @@ def measured_noise(image: Any, names: str, model: str, device: Any) -> NoiseEsti
     return measure_noise(image, names, model, device)
 
 
-def _own_noise(filter: Filter) -> tuple:
-    """Return the key of an estimate of sigma: whether it is the filter's own."""
-    return filter.name, filter.keeps_zero
-
-
 def parse_noise(
     noise: Any,
 ) -> str | float | tuple[NoiseModel, ...] | NoiseEstimate | NoiseMemory | None:
@@ -253,10 +246,8 @@ def parse_noise(
     if noise is None or isinstance(noise, (str, NoiseMemory)) or hasattr(noise, "models"):
         return noise
     models = (noise,) if isinstance(noise, NoiseModel) else noise
-    if (
-        not isinstance(models, (tuple, list))
-        or not models
-        or not all(isinstance(model, NoiseModel) for model in models)
+    if not isinstance(models, (tuple, list)) or not all(
+        isinstance(model, NoiseModel) for model in models or [None]
     ):
         raise SettingsError(
             f"noise={_said(noise)} is not a noise model",
@@ -281,10 +272,10 @@ def resolve_noise(
     if noise is None and (sigma is not None or filter.sigma_unused):
         return resolve_sigma(sigma, image, names, filter)
     if noise is None:
-        measure = filter.estimate_sigma
-        if memory is not None:
-            measure = partial(memory.own_sigma, filter, device)
-        own = measure(image, names)
+        if memory is None:
+            own = filter.estimate_sigma(image, names)
+        else:
+            own = memory.own_sigma(filter, device, image, names)
         if own is not None:
             return estimated(own, image, names)
         noise = "auto" if memory is None else memory.measured(image, names, device)
@@ -342,15 +333,13 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
             "its own sigma"
         )
     elif estimate.places is not None:
-        plane = [estimate.shape[names.index(axis)] for axis in "YX"]
+        plane, said = [estimate.shape[names.index(axis)] for axis in "YX"], estimate.places.words()
         if math.prod(plane) > _LARGEST_MAP:
             # A map of sigma would take more memory than the plane.
-            note = (
-                f"{estimate.places.words()}: planes of this size are filtered with the mean sigma"
-            )
+            note = f"{said}: planes of this size are filtered with the mean sigma"
             return replace(resolved, notes=(note, *resolved.notes))
         factors = place(estimate.places.factors(*plane), estimate.shape, names)
-        note = f"{estimate.places.words()}: each pixel has its own sigma"
+        note = f"{said}: each pixel has its own sigma"
     else:
         return resolved
     return replace(resolved, array=resolved.array * factors, notes=(note, *resolved.notes))

@@ -14,6 +14,7 @@ from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.run import NoiseRequest
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
 from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.noise import models as noise_models
 from napari_gpu_denoise.noise.correlation import NoiseSpectrum, noise_spectrum
 from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, Speckle
@@ -55,11 +56,6 @@ def flat_noise(
 
     Raises `LayerError` if the region is too small, or its pixels do not determine the model.
     """
-    if model == "poisson-gaussian":
-        raise LayerError(
-            "A flat region has one brightness, which does not show how noise grows with it: choose "
-            "another model, or a region with dark and bright parts."
-        )
     region = np.asarray(region)
     channel = channel_axis(axes)
     planes = [region] if channel is None else list(np.moveaxis(region, channel, 0))
@@ -180,14 +176,18 @@ def _measured(
         looks = float(values.mean()) ** 2 / variance
         relative = math.hypot(spread / variance, 2 * sigma / (values.mean() * math.sqrt(count)))
         return Speckle(looks), sigma, error, {"looks": looks * relative}
-    if model not in ("gaussian", "correlated"):
+    kind = next(each for each in noise_models.MODELS if each.name == model)
+    if not kind.additive:
         raise LayerError(
             f"The region is constant or dark, which does not determine {model} noise: draw another."
+            if kind in (Rician, Speckle)
+            else "A flat region has one brightness, which does not show how noise grows with it: "
+            "choose another model, or a region with dark and bright parts."
         )
-    if model == "correlated" and spectrum is not None:
+    found = Gaussian(sigma) if kind.models_correlation else kind.of_sigma(sigma)
+    if kind.models_correlation and spectrum is not None:
         found = replace(Correlated.of_spectrum(spectrum), sigma=sigma)
-        return found, sigma, error, {"sigma": error}
-    return Gaussian(sigma), sigma, error, {"sigma": error}
+    return found, sigma, error, {"sigma": error}
 
 
 def _is_background(values: np.ndarray) -> bool:

@@ -31,12 +31,6 @@ def frames_setting(default: int, help: str) -> Any:
     return setting(default, help, bounds=(0, 16), unit="frames", needs_axis="T")
 
 
-def slices_setting() -> Any:
-    """Declare how many slices on each side are searched."""
-    help = "Slices above and below to search"
-    return setting(0, help, bounds=(0, 16), unit="slices", needs_axis="Z")
-
-
 class FrameSearch(Filter):
     """Base of filters that search other frames, or volumes, if asked to."""
 

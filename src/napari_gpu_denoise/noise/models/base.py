@@ -256,6 +256,11 @@ class NoiseModel(ABC):
         """Return the model for a standard deviation `factor` times as large, where there is one."""
         return None
 
+    @classmethod
+    def is_one_sigma(cls) -> bool:
+        """Return whether one sigma says all of the noise: it is additive, and white."""
+        return cls.additive and not cls.models_correlation
+
     # Measurement
 
     @classmethod

@@ -22,11 +22,15 @@ class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
-    sigma: float
+    sigma: ClassVar[Any]  # no field of its own: some models compute it from theirs
 
     @property
     def sigma_after(self) -> float:
         return self.sigma
+
+    @classmethod
+    def of_sigma(cls: Any, sigma: float) -> Any:
+        return cls(sigma)
 
     def scaled(self, factor: float) -> Self:
         return replace(self, sigma=factor * self.sigma)
