@@ -11,14 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from napari_gpu_denoise.filters import MODULES
+from napari_gpu_denoise.noise.models import MODELS
+
+PACKAGE = "napari_gpu_denoise"
 ROOT = Path(__file__).resolve().parents[1]
 MODULE_LINES, KERNEL_LINES = 800, 250
 #: The most that the package may have; only ever lowered.
 LIMITS = {
-    "modules": 189,
-    "lines": 46_108,
-    "lines of imports": 2_818,
-    "modules with a single importer": 31,
+    "modules": 187,
+    "lines": 45_102,
+    "lines of imports": 2_760,
+    "modules with a single importer": 24,
 }
 
 # Files that may be longer, by their path from the root of the repository, and why.
@@ -45,8 +49,11 @@ def import_lines(path: Path) -> int:
 def totals(import_graph) -> dict[str, int]:
     """What the package has, by the names of `LIMITS`."""
     counts = {path: lines for path, lines in line_counts().items() if path.suffix == ".py"}
+    # A filter or model of noise is found by its list, which its page asks for, and no such module.
+    listed = {*MODULES.values(), *(kind.__module__ for kind in MODELS)}
     importers = [
-        len(import_graph.find_modules_that_directly_import(name)) for name in import_graph.modules
+        len(import_graph.find_modules_that_directly_import(name) - {f"{PACKAGE}.__main__"})
+        for name in import_graph.modules - listed
     ]
     figures = {
         "modules": len(counts),
