@@ -136,7 +136,8 @@ def test_holding_shows_the_source(viewer, pair, open_compare):
 
 def test_the_residual_is_symmetric(viewer, pair, open_compare, switch):
     before, after = pair
-    panel = open_compare(RESIDUAL)
+    panel = open_compare()
+    switch(panel, RESIDUAL)
     (shown,) = temporary(viewer)
     low, high = shown.contrast_limits
     assert low == -high and high > 0
