@@ -173,8 +173,8 @@ def fit_correlation(power: np.ndarray, rougher: np.ndarray, independent: float) 
     clean = np.maximum(power - strength * texture, 0.05 * power)
     # Texture that reaches the highest frequencies is like correlated noise.
     fine = float(texture[HIGHEST_BAND].mean() / power[HIGHEST_BAND].mean())
-    x, y = (found[[2, 1]] / found[0]).tolist()
-    return CorrelationFit(x, y, math.hypot(error, 0.1 * fine), clean)
+    along_y, along_x = (found[[2, 1]] / found[0]).tolist()
+    return CorrelationFit(along_y, along_x, math.hypot(error, 0.1 * fine), clean)
 
 
 @cache
