@@ -346,8 +346,7 @@ def _print_platform(platform: Any, chosen: Any) -> None:
 
 def sample(args: argparse.Namespace) -> int:
     """Write a sample stack, or list them."""
-    from napari_gpu_denoise.files import nifti, samples
-    from napari_gpu_denoise.files.output import new_file
+    from napari_gpu_denoise.files import nifti, output, samples
 
     if args.name is None:
         for name in samples.names():
@@ -358,7 +357,10 @@ def sample(args: argparse.Namespace) -> int:
     if os.path.isdir(target):
         target = os.path.join(target, source.name)
     for one, copy in {**nifti.tables(source, Path(target)), source: target}.items():
-        with open(one, "rb") as given, new_file(copy, overwrite=args.overwrite, keep=[one]) as file:
+        with (
+            open(one, "rb") as given,
+            output.new_file(copy, overwrite=args.overwrite, keep=[one]) as file,
+        ):
             shutil.copyfileobj(given, file)
     print(f"{target}: {samples.info(args.name).title}")
     return 0
