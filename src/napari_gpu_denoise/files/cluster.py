@@ -324,7 +324,7 @@ def denoise_by_workers(
     else:
         job = Job(run, names, shape, *known)
     place = replace(place, correction=correction)
-    made = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
+    made: Any = (out.finest if isinstance(out, NewImage) else out)(shape, job.dtypes[1])
     size = partial(size_of, job, unit_of(made) or unit_of(picture.data), [None])
     parts = PartList(job, made, size, ledger, progress)
     # Two processes must not write to one chunk at the same time.
