@@ -37,7 +37,7 @@ static inline float isoline_mean(__global const float *padded, __global const fl
     int direction = directions[here];
     const float2 first = segments[here];
     Sample line = {LENGTH, first.x, first.y};
-    const bool summed = ASIDE || THICKNESS > 1;
+    const bool summed = ASIDE + THICKNESS > 1;
     float sum = summed ? levels_along(pixels + here, pitch, direction, own) : 0.0f;
     for (int k = 1; k < SEGMENTS; ++k) {
         const int2 end = segment_pixel(direction, LENGTH);
@@ -69,8 +69,9 @@ __kernel void follow_isolines(__global const float *padded, __global const float
     const float own = pixels[here];
     // Without HYBRID all isolines are followed.
     Edges edges = {ISOLINE, 0, 0.0f, 0.0f};
-    if (HYBRID && SHOW != 2)
-        edges = edges_around(padded + here, pitch, padded[here], looks, t2_max);
+#if HYBRID && SHOW != 2
+    edges = edges_around(padded + here, pitch, padded[here], looks, t2_max);
+#endif
     float value;
     if (SHOW == 2)
         value = directions[here];

@@ -118,7 +118,7 @@ CASES = {
     "nl_means": (
         Case("plain", "ZYX", (2, 9, 12), _NL_MEANS),
         Case("CPU", "YX", (13, 18), _NL_MEANS, pixels=220, mapped=True),
-        Case("GPU", "TYX", (2, 9, 12), _NL_MEANS),
+        Case("GPU", "TYX", (2, 9, 12), {**_NL_MEANS, "frames_after": 0}),
         Case("GPU", "YX", (11, 13), {"patch": 5, "step": 1, "window": 3, "neighbours": 6}),
         Case("GPU", "YX", (11, 13), {"patch": 5, "step": 5, "window": 5, "neighbours": 1}),
         Case("GPU", "YX", (11, 13), {**_SINGLE, "rician": True}),
@@ -146,7 +146,6 @@ CASES = {
         Case("GPU", "YX", (9, 9), _BM3D, limits={"local_memory": 5 << 10}, spoilt=True),
     ),
     "vbm3d": (
-        Case("GPU", "TYX", (3, 8, 9), _VBM3D, limits={"max_group": 16}),
         Case(
             *("GPU", "TCYX", (2, 2, 8, 9), {**_VBM3D, "frames_before": 1, "channels": "joint"}),
             limits={"max_group": 16, "local_memory": 8 << 10},
@@ -154,17 +153,17 @@ CASES = {
         ),
         Case("CPU", "TYX", (3, 8, 10), {**_VBM3D, "window_nearest": 5, "frames_after": 0}),
         Case("CPU", "TYX", (2, 8, 9), {**_VBM3D, **_REFINED}),
-        Case("GPU", "TYX", (2, 8, 9), {**_VBM3D, **_REFINED}, limits=_FEW),
+        Case("GPU", "TYX", (2, 8, 8), {**_VBM3D, **_REFINED}, limits=_FEW),
         Case("GPU", "TYX", (2, 8, 8), _VBM3D, limits={"max_group": 16}, spoilt=True),
     ),
     "isoline": (
         Case("GPU", "YX", (31, 7), {**_LINES, "max_length": 2}, pixels=210, mapped=True),
         # In isolines of 6 pixels images of 3 are mirrored several times.
         Case(
-            *("GPU", "ZYX", (2, 3, 1)),
+            *("GPU", "YX", (3, 1)),
             {**_LINES, "max_length": 6, "method": "pi-pd", "criterion": "multiplicative"},
         ),
-        Case("GPU", "TYX", (2, 5, 6), {**_LINES, "show": "classes"}),
+        Case("GPU", "YX", (5, 6), {**_LINES, "show": "classes"}),
         Case("GPU", "CYX", (2, 5, 4), {**_LITERAL, "choice": "hard"}),
         Case("GPU", "CYX", (2, 5, 4), {**_LITERAL, "method": "pi-ld"}),
         Case("GPU", "SYX", (3, 5, 4), {**_LINES, "channels": "opponent"}),
