@@ -206,7 +206,8 @@ def _click_of(viewer) -> Callable[[], None]:
     from qtpy.QtWidgets import QComboBox, QLineEdit, QPushButton
 
     viewer.add_image(_image(), name="image")
-    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, PANEL)
+    viewer.window.add_plugin_dock_widget(PLUGIN, PANEL)
+    panel = viewer.window._qt_window  # a label stands in the panel's place until it is loaded
 
     def run_buttons() -> list:
         buttons = panel.findChildren(QPushButton)

@@ -380,14 +380,14 @@ def _check_dask() -> None:
 def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]:
     """Yield a client of the dask scheduler at an address, which has `seconds` to answer."""
     _check_dask()
-    import distributed
+    from distributed import Client, comm
 
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", errors.ClusterError)
     try:
         if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
             # Of an address that it refuses, a client leaves a thread that the next one waits for.
-            distributed.comm.get_address_host_port(scheduler)
-        client = distributed.Client(scheduler, timeout=seconds, set_as_default=False)
+            comm.get_address_host_port(scheduler)
+        client = Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         errors.free_traceback(error)  # with a client that, collected while another starts,
         gc.collect()  # would wait for the lock that this one holds
