@@ -173,6 +173,7 @@ def test_photon_noise_that_does_not_matter_is_not_named():
         ("TYXS", (8, 5, 6, 3), f"Colour time-lapse of 8 frames{SIZE}"),
         ("TZCYX", (8, 4, 2, 5, 6), f"Time-lapse of 8 volumes of 4 slices{SIZE}, 2 channels"),
         (".ZYX", (3, 4, 5, 6), f"Volume of 4 slices{SIZE}, 3 times"),
+        ("DZYX", (9, 4, 5, 6), f"Volume of 4 slices{SIZE}, 9 measurements"),
         (".YX", (3, 5, 6), f"3 planes{SIZE}"),
     ],
 )

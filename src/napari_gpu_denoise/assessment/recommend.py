@@ -75,7 +75,7 @@ def image_in_words(axes: str, shape: tuple[int, ...]) -> str:
     if lengths.get("C", 1) > 1:
         parts.append(f"{lengths['C']} channels")
     if planes > 1:
-        parts.append(f"{planes} times")
+        parts.append(f"{planes} {'measurements' if MEASUREMENTS in axes else 'times'}")
     return ", ".join(parts)
 
 
