@@ -16,7 +16,7 @@ from napari_gpu_denoise.image.threads import ahead, in_bands
 @pytest.fixture
 def four_threads(monkeypatch):
     """Four threads, whatever this machine has."""
-    monkeypatch.setattr(threads, "_threads", lambda: 4)
+    monkeypatch.setattr(threads, "copy_threads", lambda: 4)
 
 
 @pytest.mark.parametrize("shape", [(1100, 1000), (3, 700, 600), (700, 3, 600), (2, 2, 300_000)])

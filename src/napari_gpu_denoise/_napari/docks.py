@@ -14,7 +14,6 @@ from qtpy.QtWidgets import QDockWidget, QLabel, QMainWindow, QWidget
 from napari_gpu_denoise._napari.loading import panel_class, when_loaded
 
 _DISPLAY_NAME = "GPU Denoise"  # of the manifest
-_WIDTH = 480  # pixels that the widest panel needs: it takes over the width of what it replaces
 
 
 def open_panel(viewer: Viewer, title: str) -> Any:
@@ -34,7 +33,7 @@ def opening(title: str) -> type:
 
     class Opening(QLabel):
         def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
-            super().__init__("Loading …", minimumWidth=_WIDTH)
+            super().__init__("Loading …", minimumWidth=480)  # that the widest panel needs
             self._viewer = viewer
             QTimer.singleShot(0, lambda: when_loaded(self._replace))  # when it is docked
 

@@ -207,11 +207,10 @@ class _Streamed:
         self, new_image: Any, ledger: ResumeLedger
     ) -> tuple[ImageFile, Record, tuple[str, ...]]:
         """Write parts where they will be, as an OME-Zarr takes them."""
-        options: dict[str, Any] = {"overwrite": self.options.overwrite}
-        options["resumed"] = bool(ledger.done)
+        given: dict[str, Any] = {"overwrite": self.options.overwrite, "resumed": bool(ledger.done)}
         if isinstance(ledger, ResumeLedger):
-            options["part"] = ledger.image
-        with new_image(self.target, self.picture, **options) as made:
+            given["part"] = ledger.image
+        with new_image(self.target, self.picture, **given) as made:
             out = made.finest if self.options.client is None else made
             _, record = self._filtered(self.picture.data, out, ledger)
             made.finish([record.as_dict()])

@@ -104,7 +104,7 @@ def path(name: str) -> Path:
     for folder in _FOLDERS:
         if (folder / file).is_file():
             return folder / file
-    raise FileError(f"The sample file {file} is missing: install the package again.")
+    raise FileError(f"The sample {file} is not installed: it is in sample_data of the repository.")
 
 
 def info(name: str) -> Sample:

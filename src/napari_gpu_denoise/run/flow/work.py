@@ -105,8 +105,7 @@ class FrameSigma:
             return None
         at = tile.sequence, tile.t.source_start
         region = self.frames.region(*tile.source_region)
-        first = region[0].start, 0, 0
-        tops = [self.largest.frame(*at, c)[first] for c in range(tile.channels)]
+        tops = [self.largest.frame(*at, c)[region[0].start, 0, 0] for c in range(tile.channels)]
         channel = int(np.argmax(tops))  # others may be without noise
         plane = self.frames.frame(*at, channel)[region][0]
         return np.ascontiguousarray(_not_vanishing(plane / (tops[channel] or 1.0)), np.float32)
