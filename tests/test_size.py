@@ -21,7 +21,7 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 LIMITS = {
     "modules": 187,
     "lines": 45_102,
-    "lines of imports": 2_760,
+    "lines of imports": 2_759,
     "modules with a single importer": 24,
 }
 
