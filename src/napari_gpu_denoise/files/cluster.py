@@ -386,7 +386,7 @@ def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]
     try:
         if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
             # Of an address that it refuses, a client leaves a thread that the next one waits for.
-            comm.get_address_host_port(scheduler)
+            comm.get_address_host_port(scheduler)  # pyright: ignore[reportPrivateImportUsage]
         client = Client(scheduler, timeout=seconds, set_as_default=False)
     except (OSError, TimeoutError, ValueError, TypeError) as error:
         errors.free_traceback(error)  # with a client that, collected while another starts,
