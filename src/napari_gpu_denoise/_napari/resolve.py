@@ -22,14 +22,13 @@ from napari_gpu_denoise.assessment.recommend import Advice, recommend, seconds_o
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
-from napari_gpu_denoise.measurements.subspace import MEASUREMENTS, Subspace
+from napari_gpu_denoise.measurements.subspace import MEASUREMENTS, SLICES, Subspace
 from napari_gpu_denoise.opencl.device import Device, choose_devices, was_used
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.denoise import CUT
 from napari_gpu_denoise.run.progress import Progress
 
-_VOLUME = 4  # slices from which a filter of volumes gains by them
 _ALONE = {"T": "frame", "Z": "slice"}
 # Likely letters and their meaning, by that which is wanted and the number of axes without a name.
 _LIKELY = {
@@ -335,7 +334,7 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     if hints:
         return f". {hints[0].upper()}{hints[1:]}."
     alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
-    volume = "Z" in axes and shape[axes.index("Z")] >= _VOLUME
+    volume = "Z" in axes and shape[axes.index("Z")] >= SLICES
     return ". BM4D filters all slices of a volume together." * (alone and volume)
 
 

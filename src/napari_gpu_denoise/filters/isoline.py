@@ -693,18 +693,10 @@ def isoline_maps(
     """
     run = Run.of(Isoline, sigma, given, without=("dtype",))
     chosen = {"frames": frames, "slices": slices, "rows": rows, "columns": columns}
-    return make_maps(image, run, Progress.of(progress, cancel, "no maps were"), **chosen)
-
-
-def make_maps(
-    image: Any, run: Run, progress: Progress, **chosen: int | slice | None
-) -> IsolineMaps:
-    """Make the maps, with progress after each tile."""
-    settings = run.filter
-    if not isinstance(settings, Isoline):
-        raise SettingsError(f"{settings.title} makes no maps of isolines: give Isoline settings.")
+    settings: Any = run.filter
     names = ["directions"] + ["classes"] * (settings.method != "pi-ld")
-    maps = shown_maps(image, run, names, progress, **chosen)
+    told = Progress.of(progress, cancel, "no maps were")
+    maps = shown_maps(image, run, names, told, **chosen)
     classes = maps.get("classes")
     return IsolineMaps(
         classes=None if classes is None else classes.astype(np.uint8),

@@ -24,9 +24,7 @@ from napari_gpu_denoise.protocol.filter import Context
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TileSigma
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
-from napari_gpu_denoise.run.denoise import filter_function, shown_maps
-from napari_gpu_denoise.run.progress import Progress
-from napari_gpu_denoise.run.request import Run
+from napari_gpu_denoise.run.denoise import filter_function
 
 # Vectors of a block on a CPU; work-items of a row of a group on a GPU, and most rows of them.
 _VECTORS = 8
@@ -455,10 +453,3 @@ def nl_means_pixelwise() -> None:
     >>> out = nl_means_pixelwise(video, axes="TYX", frames_before=2)     # doctest: +SKIP
     >>> out = nl_means_pixelwise(series, axes="CZYX", channels="joint")  # doctest: +SKIP
     """
-
-
-def make_counts(
-    image: Any, run: Run, progress: Progress, **chosen: int | slice | None
-) -> np.ndarray:
-    """Count the pixels averaged, with progress after each tile."""
-    return shown_maps(image, run, ["pixels"], progress, **chosen)["pixels"]
