@@ -17,8 +17,10 @@ from tables import print_tables, show, show_rows
 
 from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.frames import FramesInARow, noise_of_differences
+from napari_gpu_denoise.noise.patches.selection import Plane
+from napari_gpu_denoise.noise.patches.spectra import spectra_of
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.speckle import speckle_noise
+from napari_gpu_denoise.noise.speckle import speckle_looks
 from reference.data import pictures
 
 PHOTONS = ((0.5, 2), (0.5, 10), (1, 5), (2, 2), (2, 5), (5, 2), (5, 10))  # gain, read noise
@@ -29,7 +31,7 @@ def photons(options: argparse.Namespace) -> None:
     """Poisson-Gaussian noise on the photographs of BSD68: one image, and four frames of each."""
     clean = [picture.astype(np.float64) for picture in pictures("bsd68").values()]
     methods: dict[str, tuple[int, Callable]] = {
-        "one image": (1, lambda frames: single_image_noise(frames[0])),
+        "one image": (1, lambda frames: single_image_noise(spectra_of(frames[0]))),
         "four frames": (
             4,
             lambda frames: noise_of_differences(FramesInARow.of(frames).differences),
@@ -69,7 +71,7 @@ def speckle(options: argparse.Namespace) -> None:
         found = []
         for seed, picture in enumerate(list(pictures("denoiselab13").values())[:: options.stride]):
             noise = np.random.default_rng(seed).gamma(looks, 1 / looks, picture.shape)
-            found.append(speckle_noise(picture * noise).looks)
+            found.append(speckle_looks(Plane.of_image([picture * noise]))[0])
         error = 100 * (np.array(found) / looks - 1)
         rows.append([looks, error.mean(), np.abs(error).mean(), np.abs(error).max()])
     show(["looks", "bias %", "mean error %", "worst %"], rows)

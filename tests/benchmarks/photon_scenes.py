@@ -20,6 +20,7 @@ from scipy.ndimage import gaussian_filter
 from tables import show_rows
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.noise.patches.spectra import spectra_of
 from napari_gpu_denoise.noise.photon import single_image_noise
 
 SIDE = 256
@@ -149,7 +150,7 @@ def coverage(kind: str, number: int) -> dict[str, Any]:
             called.append(found.name)
             if math.isfinite(errors.get("gain", math.nan)):
                 known.append((model.gain / made.gain - 1, errors["gain"] / made.gain))
-            single = single_image_noise(image)
+            single = single_image_noise(spectra_of(image))
             alone.append((single.gain / made.gain - 1, single.gain_error / made.gain))
     error, stated = np.array(known).T if known else np.full((2, 1), np.nan)
     other, doubt = np.array(alone).T

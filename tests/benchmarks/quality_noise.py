@@ -22,6 +22,7 @@ from places_noise import places, planes
 from tables import print_tables, show
 
 import napari_gpu_denoise as gd
+from napari_gpu_denoise.noise.patches.spectra import spectra_of
 from napari_gpu_denoise.noise.photon import single_image_noise
 from reference.data import existing, pictures
 from scenes import psnr
@@ -56,7 +57,7 @@ def photons(options: argparse.Namespace) -> None:
     rows: dict[str, list[float]] = {}
     for case in shots:
         noisy, told = case.noisy, {"device": options.device}
-        own = single_image_noise(noisy)
+        own = single_image_noise(spectra_of(noisy))
         model = gd.PoissonGaussian(own.gain, own.read_noise, own.offset)
         results = {
             "noisy": noisy,

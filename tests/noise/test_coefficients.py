@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from napari_gpu_denoise.noise.patches.coefficients import ranked
+from napari_gpu_denoise.noise.patches.selection import Plane
 from napari_gpu_denoise.noise.patches.spectra import read_alike, read_spectra
 from napari_gpu_denoise.noise.patches.variance import pooled_variance
 
@@ -26,7 +27,7 @@ def test_values_rise(dtype, unit):
 def test_planes_are_read_beside_the_levels_of_all():
     levels = np.linspace(50, 150, 200)
     stack = [np.random.default_rng(k).normal(levels, s, (90, 200)) for k, s in enumerate((4, 9))]
-    spectra = read_spectra(stack, 3000)
+    spectra = read_spectra(Plane.of_image(stack), 3000)
     assert spectra.plane_noise.variance == pytest.approx([16, 81], rel=0.1)
     for alone, variance in zip(spectra.alone(), spectra.plane_noise.variance, strict=True):
         own = pooled_variance(alone.order, alone.squares, alone.overlap)
@@ -41,4 +42,4 @@ def test_patches_of_frames_are_those_finite_in_all():
     found = read_alike([[frame] for frame in frames], 500, [None])
     for each in found:
         np.testing.assert_array_equal(each.place, found[0].place)
-    assert 0 < len(found[0].mean) < len(read_spectra([frames[0]], 500).mean)
+    assert 0 < len(found[0].mean) < len(read_spectra([Plane(frames[0])], 500).mean)

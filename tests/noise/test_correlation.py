@@ -16,7 +16,7 @@ from napari_gpu_denoise.noise.correlation import (
 )
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.models import Correlated
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.spectra import spectra_of
 from reference.data import REASON, data_folder, pictures
 
 with_data = pytest.mark.skipif(data_folder() is None, reason=REASON)
@@ -54,8 +54,8 @@ def scene(ny=200, nx=200):
 def test_white_noise_is_white(shape):
     """None: that of a picture."""
     clean = 100 if shape else scene()
-    found = [noise_spectrum(clean + noise(shape or (200, 200), seed=seed)) for seed in range(12)]
-    assert sum(each.white for each in found) >= 11
+    found = [noise_spectrum(clean + noise(shape or (200, 200), seed=seed)) for seed in range(6)]
+    assert sum(each.white for each in found) >= 5
 
 
 def test_the_power_of_white_noise_is_flat():
@@ -66,7 +66,7 @@ def test_the_power_of_white_noise_is_flat():
     assert power.mean() == pytest.approx(100, rel=0.03)
     # Where some patches are rougher, as texture is, hardly anything is shown to be noise.
     for rough, low, high in ((1, 0.9, 1), (np.linspace(0.1, 1, 200), 0, 0.1)):
-        assert low <= noise_share(read_spectra([rough * noise()])) <= high
+        assert low <= noise_share(spectra_of(rough * noise())) <= high
 
 
 @pytest.mark.parametrize("correlation", [0.2, 0.35, -0.35])
@@ -74,13 +74,12 @@ def test_the_power_of_white_noise_is_flat():
 def test_weakly_shared_noise_is_correlated(correlation, axes):
     y, x = np.mgrid[:200, :200]
     for picture in (0, 90 + 40 * np.sin(x / 40) + 30 * np.cos(y / 25)):
-        for seed in range(3):
-            found = noise_spectrum(picture + shared(correlation, seed=seed, axes=axes))
-            assert not found.white and not found.doubtful
-            assert found.autocorrelation[1][0] == pytest.approx(correlation, abs=0.1)
-            across = correlation if 1 in axes else 0
-            assert found.autocorrelation[0][1] == pytest.approx(across, abs=0.1)
-            assert Correlated.of_spectrum(found).sigma == pytest.approx(10, rel=0.12)
+        found = noise_spectrum(picture + shared(correlation, axes=axes))
+        assert not found.white and not found.doubtful
+        assert found.autocorrelation[1][0] == pytest.approx(correlation, abs=0.1)
+        across = correlation if 1 in axes else 0
+        assert found.autocorrelation[0][1] == pytest.approx(across, abs=0.1)
+        assert Correlated.of_spectrum(found).sigma == pytest.approx(10, rel=0.12)
 
 
 @pytest.mark.parametrize(
@@ -210,14 +209,13 @@ def test_known_covariance(clean):
 def test_texture_is_no_noise_that_channels_share():
     """It falls with frequency, and noise does not."""
     texture = blurred(0.7, (128, 128), 6, 5)
-    for seed in range(2):
-        random = np.random.default_rng(seed)
-        own, common = (random.normal(0, 5, (count, 128, 128)) for count in (3, 1))
-        assert covariance(texture + own).correlation[0][1] > 0.1
-        assert not covariance(texture + own).is_clear
-        assert not covariance(own).is_clear
-        assert covariance(0.5 * common + own).is_clear
-        assert covariance(0.5 * common * [[[1]], [[-1]], [[0]]] + own).is_clear
+    random = np.random.default_rng(0)
+    own, common = (random.normal(0, 5, (count, 128, 128)) for count in (3, 1))
+    textured = covariance(texture + own)
+    assert textured.correlation[0][1] > 0.1 and not textured.is_clear
+    assert not covariance(own).is_clear
+    assert covariance(0.5 * common + own).is_clear
+    assert covariance(0.5 * common * [[[1]], [[-1]], [[0]]] + own).is_clear
 
 
 def test_channels_that_share_high_frequencies_only():

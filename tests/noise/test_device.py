@@ -21,6 +21,7 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     span_sums,
 )
 from napari_gpu_denoise.noise.patches.device import patches_on
+from napari_gpu_denoise.noise.patches.selection import Plane
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 from opencl.simulate import CHECKS
 from reference.patch_coefficients import patch_coefficients
@@ -64,12 +65,12 @@ def reference(stack, found, ends=()):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_patches_are_those_of_the_reference(device, monkeypatch, dtype, like_a_gpu):
     stack = planes(dtype)
-    levels = [[127]] * 2 if dtype == "int8" else [[]] * 2
+    ends = [127] if dtype == "int8" else []
     with patches_on(device) as place:
         monkeypatch.setattr(place, "cpu", place.cpu and not like_a_gpu)
-        found = read_spectra(stack, LIMIT, [None] * 2, levels, place)
-        compare(found, reference(stack, found, levels[0]))
-    assert (found.lows, found.upper.sum(), len(found.count)) == (42, 10, 2)
+        found = read_spectra([Plane(each, None, ends) for each in stack], LIMIT, place)
+        compare(found, reference(stack, found, ends))
+    assert len(found.count) == 2
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (2, 8, 300), (1, 500, 64), (3, 130, 133)])
@@ -78,9 +79,11 @@ def test_patches_of_any_shape(device, monkeypatch, shape, limit):
     stack = planes("uint16", shape)
     monkeypatch.setattr(device_patches, "BATCH_BYTES", 2 * stack[0].nbytes)
     with patches_on(device) as place:
-        found = read_spectra(stack, limit, device=place)
+        found = read_spectra(Plane.of_image(stack), limit, place)
         compare(found, reference(stack, found))
-    compare(read_spectra(stack, limit), reference(stack, found))  # their coefficients in memory
+    compare(
+        read_spectra(Plane.of_image(stack), limit), reference(stack, found)
+    )  # their coefficients in memory
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e17, 1e30])
@@ -88,7 +91,7 @@ def test_patches_of_any_shape(device, monkeypatch, shape, limit):
 def test_extreme_grey_levels_travel_in_another_unit(device, scale, dtype):
     stack = [(scale * plane).astype(dtype) for plane in planes()]
     with patches_on(device) as place:
-        found = read_spectra(stack, LIMIT, device=place)
+        found = read_spectra(Plane.of_image(stack), LIMIT, place)
         compare(found, reference(stack, found), scale)
         squares = span_sums(found.squares, np.arange(90), [50], [90])[0]
         rows = np.square(np.asarray(found.coefficients)[50:90, 42:] / scale)
@@ -100,7 +103,7 @@ def test_levels_far_from_zero_keep_their_digits(device, dtype, level):
     whole = np.rint(planes("float64")[0])
     far = whole.astype(dtype) + np.dtype(dtype).type(level)
     with patches_on(device) as place:
-        one, other = (read_spectra([each], LIMIT, device=place) for each in (whole, far))
+        one, other = (read_spectra([Plane(each)], LIMIT, place) for each in (whole, far))
         np.testing.assert_allclose(other.energy, one.energy, 1e-5)
 
 
@@ -135,8 +138,8 @@ def test_pixels_that_are_left_out(device):
     blank = np.zeros((64, 64), bool)
     blank[40:, :20] = True
     with patches_on(device) as place:
-        found = read_spectra(stack, LIMIT, [blank, None, None], [[]] * 3, place)
-        whole = read_spectra(stack[:1], LIMIT // 3, [None], [[]], place)
+        found = read_spectra([Plane(stack[0], blank), *map(Plane, stack[1:])], LIMIT, place)
+        whole = read_spectra([Plane(stack[0])], LIMIT // 3, place)
         stack[0][blank], stack[1][60, 60] = np.nan, np.nan
         expected = [k for plane in stack for k in patch_coefficients(plane, 5, 4)]
         compare(found, expected)
@@ -145,9 +148,9 @@ def test_pixels_that_are_left_out(device):
         assert [len(each.mean) for each in parts] == list(found.count[:2])
         compare(parts[1], expected[found.count[0] :])
         with pytest.raises(NonFiniteError):
-            read_spectra(stack[2:], LIMIT, [None], [[]], place)
+            read_spectra([Plane(stack[2])], LIMIT, place)
     with pytest.raises(ImageError):
-        read_spectra([np.zeros((7, 90))])
+        read_spectra([Plane(np.zeros((7, 90)))])
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -156,7 +159,7 @@ def test_sums_over_spans(device, weighted):
     stack = planes("float32", (1, 130, 133))
     stack[0][5, 5] = np.nan
     with patches_on(device) as place:
-        found = read_spectra(stack, 9000, device=place)
+        found = read_spectra(Plane.of_image(stack), 9000, place)
         rows, order = np.asarray(found.coefficients), np.arange(len(found.mean))
         assert len(order) > 5 * 512
         np.random.default_rng(1).shuffle(order)
@@ -178,25 +181,25 @@ sys.path.insert(0, sys.argv[1])
 from opencl.simulate import simulator, suit_oclgrind
 from napari_gpu_denoise.noise.patches.coefficients import span_sums
 from napari_gpu_denoise.noise.patches.device import patches_on
+from napari_gpu_denoise.noise.patches.selection import Plane
 from napari_gpu_denoise.noise.patches.spectra import read_spectra
 suit_oclgrind()
-planes = list(np.load(sys.argv[2]))
-device = dataclasses.replace(simulator(), kind=sys.argv[3])
-with patches_on(device) as place:
-    found = read_spectra(planes, 120, [None, None], [[], []], place)
-    order, spans = np.arange(len(found.mean)), ([0, 40], [40, len(found.mean)])
-    sums = [span_sums(found.squares, order, *spans, each) for each in (None, 0.0 * order + 2)]
+planes, sums = list(map(Plane, np.load(sys.argv[2]))), []
+for kind in ("simulator", "discrete GPU"):
+    with patches_on(dataclasses.replace(simulator(), kind=kind)) as place:
+        found = read_spectra(planes, 120, place)
+        order, spans = np.arange(len(found.mean)), ([0, 40], [40, len(found.mean)])
+        sums += [span_sums(found.squares, order, *spans, each) for each in (None, 0.0 * order + 2)]
 np.save(sys.argv[2], np.array(sums))
 """
 
 
-@pytest.mark.parametrize("kind", ["simulator", "discrete GPU"])
-def test_every_access_is_sound(simulator, tmp_path, kind):
+def test_every_access_is_sound(simulator, tmp_path):
     """No read or write out of bounds, and none of what was never written."""
     stack = planes("uint16", (2, 17, 21))
     np.save(tmp_path / "planes.npy", stack)
     tests = str(Path(__file__).parents[1])
-    arguments = ["-W", "ignore", "-c", SIMULATION, tests, str(tmp_path / "planes.npy"), kind]
+    arguments = ["-W", "ignore", "-c", SIMULATION, tests, str(tmp_path / "planes.npy")]
     done = subprocess.run(
         [sys.executable, *arguments],
         env={k: v for k, v in os.environ.items() if not k.startswith("OCLGRIND_")} | CHECKS,
@@ -206,8 +209,8 @@ def test_every_access_is_sound(simulator, tmp_path, kind):
         timeout=600,
     )
     assert not done.stderr and not done.returncode, done.stderr[:5000]
-    expected = read_spectra(stack, 120, [None] * 2, [[]] * 2)
+    expected = read_spectra(list(map(Plane, stack)), 120)
     number = len(expected.mean)
     squares = span_sums(expected.squares, np.arange(number), [0, 40], [40, number])
     found = np.load(tmp_path / "planes.npy")
-    np.testing.assert_allclose(found, [squares, 2 * squares], 1e-4, 0.05)
+    np.testing.assert_allclose(found, 2 * [squares, 2 * squares], 1e-4, 0.05)

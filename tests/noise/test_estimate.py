@@ -19,7 +19,7 @@ from napari_gpu_denoise import estimate_noise
 from napari_gpu_denoise.errors import AxesError, ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.files import samples
 from napari_gpu_denoise.noise.record import is_unproven
-from reference.data import REASON, data_folder, microscopy_pairs, pictures
+from reference.data import REASON, data_folder, microscopy_pairs
 
 DATA = pytest.mark.skipif(data_folder() is None, reason=REASON)
 Y, X = np.indices((192, 192))
@@ -152,11 +152,6 @@ def mixed(many):
     return smooth(192) + np.array(frames)
 
 
-def plain(strength, axes):
-    shape = (3, 192, 192)[3 - len(axes) :]
-    return (smooth(192) + noise(shape, strength)).astype(np.float32)
-
-
 def uneven_texture(_):
     """Whatever the smoothest patches hold differs from patch to patch, and can be predicted."""
     return smooth(192) + (2 + 8 * np.abs(blurred(6, sigma=1, seed=2))) * blurred(0.6, sigma=1)
@@ -205,20 +200,18 @@ RECIPES = {
     "levels with texture": R(textured_levels, known=sigma(5, 0.05)),
     "photons above shadows": R(dark_shadows, "poisson-gaussian"),
     "coarse integers": R(lambda k: magnitudes(head(), 2.5, k).astype(np.uint8), "rician",
-                         sigma(2.5, 0.02), seeds=3),
-    "integers": R(lambda k: magnitudes(head(), 6, k).astype(np.uint8), "rician", sigma(6, 0.02),
-                  seeds=3),
-    "little signal": R(dark_magnitudes, "rician", sigma(20, 0.03), seeds=4),
+                         sigma(2.5, 0.02), seeds=2),
+    "little signal": R(dark_magnitudes, "rician", sigma(20, 0.03), seeds=2),
     "little signal in integers": R(lambda k: np.rint(dark_magnitudes(k)).astype(np.uint8),
-                                   "rician", sigma(20, 0.03), seeds=4),
+                                   "rician", sigma(20, 0.03), seeds=2),
     "little signal in small numbers": R(lambda k: 1e-3 * dark_magnitudes(k), "rician",
                                         sigma(0.02, 0.03)),
     "correlated magnitudes": R(lambda k: np.hypot(0.2 * scene() + blurred(0.6, seed=1),
                                                   blurred(0.6, seed=2)), "rician",
                                note="is correlated"),
     "dark part": R(dark_part, "rician", sigma(10)),
-    "photons in float": R(few_photons, "not rician", seeds=4),
-    "photons in steps": R(lambda k: few_photons(k, 5), "not rician", seeds=4),
+    "photons in float": R(few_photons, "not rician", seeds=2),
+    "photons in steps": R(lambda k: few_photons(k, 5), "not rician", seeds=2),
     "gaps": R(lambda _: holed(0.001), known=sigma(10)),
     # Frames, slices and channels.
     "two of three channels": R(lambda _: np.array([photons(scene()), photons(scene(), seed=1),
@@ -241,9 +234,6 @@ RECIPES = {
     **{f"repeats along {axes[0]}": R(lambda _: np.array([magnitudes(head(), 7, seed)
                                      for seed in range(10)]), "rician", sigma(7, 0.01), axes)
        for axes in ("TYX", "QYX", "ZYX")},
-    **{f"smooth, sigma {value}, {axes}": R(lambda _, s=value, a=axes: plain(s, a),
-                                           known=sigma(value, 0.05), axes=axes)
-       for value in (0.5, 5, 30) for axes in ("YX", "ZYX", "CYX")},
     "colours that share noise": R(lambda _: colours(0.6, width=0.8), "correlated",
                                   {"shared": (0.6, 0.1), "sigma": (8, 0.12)}, "YXS"),
     "colours of their own": R(lambda _: colours(0), known=sigma(8) | {"shared": (0, 0)},
@@ -440,10 +430,6 @@ def test_measured_images():
     assert result.sigma == pytest.approx((4.6,) * 3, rel=0.15)
     (noisy, _), *_ = microscopy_pairs().values()
     assert estimate_noise(noisy).name == "poisson-gaussian"
-    for percent, picture in zip((3, 9), list(pictures("colin27").values())[3:5], strict=True):
-        result = estimate_noise(magnitudes(picture, 2.55 * percent))
-        assert result.name == "rician"
-        assert result.sigma[0] == pytest.approx(2.55 * percent, rel=0.02)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.magnitude import rayleigh_background
+from napari_gpu_denoise.noise.patches.selection import Plane
 from reference.data import REASON, data_folder, pictures
 
 
@@ -25,7 +26,7 @@ def head(size=192, radius=0.3):
 
 
 def background(*planes):
-    return rayleigh_background(planes, [None] * len(planes), [[]] * len(planes))
+    return rayleigh_background(list(map(Plane, planes)))
 
 
 def slopes(low):
@@ -109,8 +110,7 @@ def test_standard_errors_hold(picture):
 
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)
-@pytest.mark.parametrize("percent", [3, 5, 9])
-@pytest.mark.parametrize("dtype", AS_TYPES)
+@pytest.mark.parametrize(("percent", "dtype"), zip((3, 5, 9), AS_TYPES, strict=True))
 def test_heads(percent, dtype):
     sigma = 255 * percent / 100
     for i, picture in enumerate([*pictures("colin27").values()][::2]):

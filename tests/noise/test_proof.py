@@ -7,7 +7,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.patches.spectra import read_spectra
+from napari_gpu_denoise.noise.patches.spectra import spectra_of
 from napari_gpu_denoise.noise.proof import BLOCK, REACH, prediction_error, smooth_patches_are_white
 from reference.data import REASON, data_folder, photograph, pictures
 
@@ -68,7 +68,7 @@ def test_pixels_are_predicted_by_all_others_of_their_block():
     white = noise(3, shape=(300, 300)).astype(np.float32)
     assert prediction_error([white]) == pytest.approx(3, rel=0.05)
     for image, is_white in ((white, True), (texture(3, 0.7), False)):
-        spectra = read_spectra([image.astype(np.float32)])
+        spectra = spectra_of(image.astype(np.float32))
         found = smooth_patches_are_white(spectra, np.ones(len(spectra.mean), bool))
         assert found == is_white
     assert np.isnan(prediction_error([block[:-1]]))

@@ -11,13 +11,15 @@ from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.covariance import ChannelPatches
 from napari_gpu_denoise.noise.frames import FramesInARow, noise_of_differences
 from napari_gpu_denoise.noise.patches.selection import (
+    Plane,
     _may_hold_square,
     blank_area,
     clipping_levels,
     not_image,
 )
+from napari_gpu_denoise.noise.patches.spectra import spectra_of
 from napari_gpu_denoise.noise.photon import single_image_noise
-from napari_gpu_denoise.noise.speckle import speckle_noise
+from napari_gpu_denoise.noise.speckle import speckle_looks
 
 SIDE = 144
 
@@ -109,8 +111,12 @@ GRAIN = np.random.default_rng(0).gamma(4, 1 / 4, (SIDE, SIDE))
 ESTIMATES = {
     "sigma": lambda fill: estimate_noise(fill(noisy("float32"), 3), model="gaussian").sigma[0],
     "spectrum": lambda fill: noise_spectrum(fill(noisy("float32"), 3)).sigma,
-    "levels": lambda fill: single_image_noise(fill(noisy("float32"), 3)).curve.variance[0] ** 0.5,
-    "looks": lambda fill: speckle_noise(fill((scene() * GRAIN).astype(np.float32), 120)).looks,
+    "levels": lambda fill: (
+        single_image_noise(spectra_of(fill(noisy("float32"), 3))).curve.variance[0] ** 0.5
+    ),
+    "looks": lambda fill: speckle_looks(
+        Plane.of_image([fill((scene() * GRAIN).astype(np.float32), 120)])
+    )[0],
 }
 
 

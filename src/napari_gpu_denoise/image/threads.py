@@ -97,22 +97,10 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
     return [first, *(other.result() for other in others)]
 
 
-# Threads for parts of one plane, which NumPy computes without the GIL.
-# More gain nothing beside the other threads: between two operations each needs the GIL.
-_MOST_WORKERS = 2
-
-
-def number_of_workers() -> int:
-    """Return the number of parts computed at once."""
-    return min(_MOST_WORKERS, os.cpu_count() or 1)
-
-
 def in_threads(function: Callable, parts: Iterable[Any]) -> list:
-    """Call a function for each of some parts; return the results in order.
+    """Call a function for each of some parts of a plane; return the results in order.
 
     The function must not call this one: it would wait for threads that wait for it.
     """
-    parts = list(parts)
-    if len(parts) == 1 or number_of_workers() == 1:
-        return list(map(function, parts))
-    return list(shared_executor("structure", number_of_workers()).map(function, parts))
+    # More gain nothing beside other threads: between two operations each needs the GIL.
+    return list(shared_executor("structure", 2).map(function, parts))

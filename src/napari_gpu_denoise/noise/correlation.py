@@ -26,9 +26,8 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     ranked,
     span_sums,
 )
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, spectra_of
 from napari_gpu_denoise.noise.patches.variance import brightness_levels, unclipped
-from napari_gpu_denoise.noise.sampling import sample_planes
 
 LAGS = 4  # largest displacement of the autocovariance, in pixels
 HALVES = "rest", "half"  # of the frequencies: those that rank where the others are read
@@ -104,7 +103,7 @@ def noise_spectrum(image: Any) -> NoiseSpectrum:
     The power at the lowest frequencies may hold slopes of the image. About 40 000 patches are
     looked at, and the smoothest 1 % read; patches with clipped pixels are left out.
     """
-    return spectrum_of_patches(read_spectra(sample_planes(image)))
+    return spectrum_of_patches(spectra_of(image))
 
 
 def spectrum_of_patches(spectra: PatchSpectra) -> NoiseSpectrum:
@@ -229,7 +228,7 @@ def band_ratios(power: np.ndarray) -> np.ndarray:
     """Return the power of each of `BANDS` over that of the highest; infinite without any."""
     base, largest = float(power[HIGHEST_BAND].mean()), float(power.max())
     # Rounding errors of an image without noise do not count as a spectrum.
-    if base <= 1e-20 * largest or base == 0:
+    if base <= 1e-20 * largest:
         return np.full(len(BANDS), math.inf if largest else 1.0)
     return np.array([float(power[each].mean()) / base for each in BANDS])
 

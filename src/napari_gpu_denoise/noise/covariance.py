@@ -16,9 +16,12 @@ from napari_gpu_denoise.noise.correlation import HALVES, band_ratios
 from napari_gpu_denoise.noise.models.base import NoiseModel
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import (
+    HIGHS,
+    LOWS,
     PATCH,
     SETS,
     coefficient_order,
+    compared_bands,
     frequency_sets,
     ranked,
 )
@@ -49,11 +52,8 @@ class ChannelCovariance:
     @property
     def is_clear(self) -> bool:
         """Whether channels share noise beyond what texture or chance could cause."""
-        others = np.tril_indices(len(self.correlation), -1)
-        each = (self.correlation, self.covariance, self.error)
-        correlation, covariance, error = (np.abs(table)[others] for table in map(np.array, each))
-        clear = covariance > limits.MIN_SHARED_ERRORS * error
-        return bool((clear & (correlation > limits.MIN_SHARED_CORRELATION)).any())
+        covariance, error = np.abs(self.covariance), np.array(self.error)
+        return bool(np.tril(covariance > limits.MIN_SHARED_ERRORS * error, -1).any())
 
     def summary(self) -> str:
         """Return the strongest correlation as one line."""
@@ -88,9 +88,8 @@ class ChannelPatches:
         bad = ~np.isfinite(image).all(axis=0)
         if bad.any():
             image = np.where(bad, np.nan, image)
-        blanks = [_common_blank(image)]
-        limit = 2 * MAX_PATCHES // len(image)
-        spectra = [read_spectra([plane], limit, blanks) for plane in image]
+        blank, limit = _common_blank(image), 2 * MAX_PATCHES // len(image)
+        spectra = [read_spectra([selection.Plane.of(plane, blank)], limit) for plane in image]
         return cls(spectra, unclipped(np.max([each.clipped for each in spectra], axis=0)))
 
     @classmethod
@@ -161,11 +160,11 @@ class ChannelPatches:
         energy = np.einsum("c,cpf->pf", self._scale("high"), np.square(self._coefficients))
         order = self.members[ranked(rank)]
         # The smoothest patches that have the noise of the smoothest of all.
-        _, relative, _ = pooled_variance(order, energy[:, first.lows :], first.overlap)
-        unlike = relative**2 * len(first.upper)
-        number = round(min(0.5 * first.overlap / unlike, len(order))) if unlike else len(order)
-        rows = self.members[np.argsort(rank, kind="stable")[: max(number, 1)]]
-        high = read = self._coefficients[:, rows, first.lows :]
+        _, relative, _ = pooled_variance(order, energy[:, LOWS:], first.overlap)
+        unlike = relative**2 * HIGHS
+        number = max(round(0.5 * first.overlap / unlike), 1)
+        rows = self.members[np.argsort(rank, kind="stable")[:number]]
+        high = read = self._coefficients[:, rows, LOWS:]
         if correlated:
             number = max(round(COLOUR_SHARE * len(order)), 1)
             parts = self._smoothest(number)
@@ -175,15 +174,15 @@ class ChannelPatches:
         correlation = _correlation(covariance)
         if correlated:
             # Texture shares the low frequencies.
-            other = _correlation(_products(read[..., frequency >= first.lows]))
+            other = _correlation(_products(read[..., frequency >= LOWS]))
             correlation = np.where(np.abs(other) < np.abs(correlation), other, correlation)
         deviation = np.sqrt(np.diag(covariance))
         product = np.outer(deviation, deviation)
         covariance = correlation * product
-        independent = max(len(rows) / first.overlap, 1) * len(first.upper)
+        independent = max(len(rows) / first.overlap, 1) * HIGHS
         # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
         chance = (np.square(product) + np.square(covariance)) / independent
-        error = np.sqrt(chance + _texture(high, first.upper, chance))
+        error = np.sqrt(chance + _texture(high, chance))
         return ChannelCovariance(
             *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)),
             patches=len(rows),
@@ -204,17 +203,17 @@ def _products(high: np.ndarray) -> np.ndarray:
     return rows @ rows.T / rows.shape[1]
 
 
-def _texture(high: np.ndarray, upper: np.ndarray, chance: np.ndarray) -> np.ndarray:
+def _texture(high: np.ndarray, chance: np.ndarray) -> np.ndarray:
     """Return the variance of covariances by texture; patches are listed from the smoothest on.
 
     Unlike noise, texture falls with frequency, and rougher patches have more of it. So it is the
     squared difference between two halves of the frequencies, and of the patches, each less twice
     that by chance.
     """
-    half, share = high.shape[1] // 2, float(upper.mean())
+    half = high.shape[1] // 2
     halves = [(high[:, :half], high[:, half:])] if half else []
-    if share not in (0, 1):
-        halves.append((high[..., upper], high[..., ~upper]))
+    lower, _ = compared_bands()
+    halves.append((high[..., ~lower], high[..., lower]))
     found = np.zeros_like(chance)
     for one, other in halves:
         size = high.size / one.size, high.size / other.size

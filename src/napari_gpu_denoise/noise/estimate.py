@@ -38,7 +38,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
     if name != AUTO:
         named = next(model for model in candidates if model.name == name)
         candidates = [each for each in candidates if named in (each, each.white_form)]
-    elif not any(each.sigma or each.photons or _is_correlated(each) for each in channels):
+    elif not any(each.sigma or each.photons or each.is_correlated for each in channels):
         return models.Gaussian, "no noise was found"
     elif not known:
         few = "there are too few pixels to distinguish other noise from Gaussian noise"
@@ -49,7 +49,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         misfits = [model.misfit(each) if name == AUTO else Misfit(0.0, told) for each in known]
         cost = model.price + sum(each.cost for each in misfits)
         reason = next((each.reason for each in misfits if each.reason), told)
-        wrong = [_is_correlated(each) != model.models_correlation for each in known]
+        wrong = [each.is_correlated != model.models_correlation for each in known]
         if model in both or model.white_form in both:
             # The other form is wrong of the other channels.
             cost += limits.UNLIKE_SPECTRUM_COST * max(2 * sum(wrong) - len(known), 0)
@@ -57,10 +57,6 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
             reason = f"{reason}, and the noise of neighbouring pixels is correlated"
         found.append((cost, len(found), model, reason))
     return min(found)[2:]
-
-
-def _is_correlated(channel: Evidence) -> bool:
-    return channel.spectrum is not None and not channel.spectrum.white
 
 
 def estimate_noise(
@@ -232,12 +228,12 @@ def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -
             note = note if isinstance(note, Note) else Note(note)
             found.append(note.replaced("the noise", f"the noise{of}"))
         ratio = 1.0 if is_unproven(fit.notes) else unexplained(fit)
-        if ratio >= limits.MIN_UNEXPLAINED_RATIO:
+        if ratio >= limits.MIN_FACTOR_SAID:
             found.append(
                 f"most grey levels vary {ratio:.2g} times as much as the noise{of} that is known, "
                 "by texture or other noise"
             )
-    correlated = any(map(_is_correlated, channels))
+    correlated = any(each.is_correlated for each in channels)
     doubtful = any(each.spectrum is not None and each.spectrum.doubtful for each in channels)
     if model.is_one_sigma() and (correlated or doubtful):
         found.append(
@@ -285,7 +281,7 @@ def _odd_planes(series: Iterable[SigmaSeries]) -> Iterator[str]:
             continue
         factor = np.where(sigma > 0, factor, 1)  # blank ones differ from none
         ratio = np.nanmax(np.maximum(factor, 1 / factor), axis=0)
-        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > limits.MIN_ODD_PLANE_RATIO)]:
+        if odd := [str(each.index[k]) for k in np.flatnonzero(ratio > limits.MIN_FACTOR_SAID)]:
             more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
             which = f"{name}{'s' * (len(odd) > 1)} {', '.join(odd[:5])}{more}"
             said = f"the noise of {which} differs by a factor of {ratio.max():.2g} from the others'"

@@ -18,6 +18,7 @@ from napari_gpu_denoise.noise.frames import FramesInARow
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import frequency_order
 from napari_gpu_denoise.noise.patches.laws import VarianceLaws, variance_laws
+from napari_gpu_denoise.noise.patches.selection import Plane
 from napari_gpu_denoise.noise.patches.spectra import (
     PatchSpectra,
     combined_sigma,
@@ -45,12 +46,14 @@ class Evidence:
         self.planes = planes = list(source.sampled(channel))
         with mapping(min(len(planes), source.threads)) as each:
             areas = list(each(selection.blank_area, planes))
-            self.blanks = tuple(selection.not_image(planes, areas))  # masks of planes, or None
-            self.levels = tuple(each(selection.clipping_levels, planes, self.blanks))
+            #: The planes, and what of each is not image.
+            self.examined = list(each(Plane.of, planes, selection.not_image(planes, areas)))
         # Width of constant squares that are not image; 0 where there are none.
-        left_out = any(mask is not None for mask in self.blanks)
+        left_out = any(each.blank is not None for each in self.examined)
         self.blank_width = left_out * max((each.width for each in areas if each), default=0)
-        _ = self.sigma
+        sigma_and_error = combined_sigma(self._measured)
+        #: Standard deviation if the noise is white, grey levels, and its standard error.
+        self.sigma, self.error = (0.0, 0.0) if self.is_drawing else sigma_and_error
 
     #: Whether the other colours prove that the noise is correlated; else the sigma of correlated
     #: noise that this one suggests alone.
@@ -73,18 +76,19 @@ class Evidence:
     @cached_property
     def blank(self) -> float:
         """Share of the pixels in constant areas, which are left out."""
-        return sum(0.0 if b is None else float(b.mean()) for b in self.blanks) / len(self.blanks)
+        masks = [each.blank for each in self.examined]
+        return sum(0.0 if mask is None else float(mask.mean()) for mask in masks) / len(masks)
 
     @property
     def is_plain(self) -> bool:
         """Whether no plane has constant areas, or clipped pixels."""
-        return not self.blank and not any(self.levels)
+        return not self.blank and not any(each.ends for each in self.examined)
 
     @cached_property
     def clipped(self) -> tuple[float, float]:
         """Share of the pixels that are clipped at the dark and at the bright end."""
         found = np.zeros(2)
-        for plane, blank, known in zip(self.planes, self.blanks, self.levels, strict=True):
+        for plane, blank, known in self.examined:
             rows = plane[:: 1 + (plane.size >> 20)]
             for level in known if blank is None else selection.clipping_levels(plane):
                 bright = level >= np.nanmean(rows[:: max(1, len(rows) // 64)])
@@ -106,7 +110,16 @@ class Evidence:
     @cached_property
     def spectra(self) -> PatchSpectra | None:
         """Patches of 8 x 8 pixels of all planes."""
-        return _spectra(self.planes, self.blanks, self.levels, self._device)
+        return self._patches(self.examined)
+
+    def _patches(self, planes: Sequence[Plane]) -> PatchSpectra | None:
+        """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme."""
+        try:
+            spectra = read_spectra(planes, None, self._device)
+        except (ImageError, NonFiniteError):
+            return None
+        largest = float(np.abs(spectra.mean).max())
+        return spectra if largest == 0 or 2.0**-200 < largest < 2.0**200 else None
 
     @cached_property
     def _measured(self) -> np.ndarray:
@@ -114,21 +127,6 @@ class Evidence:
         if self.spectra is None:
             return np.array(list(map(sigma_of_differences, self.planes)))
         return plane_sigmas(self.spectra)
-
-    @cached_property
-    def _combined(self) -> tuple[float, float]:
-        found = combined_sigma(self._measured)
-        return (0.0, 0.0) if self.is_drawing else found
-
-    @property
-    def sigma(self) -> float:
-        """Standard deviation if the noise is white, grey levels."""
-        return self._combined[0]
-
-    @property
-    def error(self) -> float:
-        """Standard error of `sigma`."""
-        return self._combined[1]
 
     @cached_property
     def levelled(self) -> PatchSpectra | None:
@@ -141,12 +139,13 @@ class Evidence:
         known = sigma > 0
         if not planes_differ(sigma[known], error[known] / sigma[known]):
             return None
+        pairs = zip(self.examined, sigma, strict=True)
         scaled = [
-            (plane * np.float64(self.sigma / one), blank)
-            for plane, blank, one in zip(self.planes, self.blanks, sigma, strict=True)
+            Plane.of(plane.pixels * np.float64(self.sigma / one), plane.blank)
+            for plane, one in pairs
             if one > 0
         ]
-        return _spectra(*map(list, zip(*scaled, strict=True)), device=self._device)
+        return self._patches(scaled)
 
     # Variance over brightness
 
@@ -180,18 +179,18 @@ class Evidence:
     @cached_property
     def single(self) -> PhotonNoise:
         """Photon and read noise of single images."""
-        white = self.spectrum is None or self.spectrum.white
-        return single_image_noise(self.planes, self.spectra, white)
+        spectra = self.spectra or read_spectra(self.examined)
+        return single_image_noise(spectra, not self.is_correlated)
 
     # Frames
 
     @cached_property
     def temporal(self) -> PhotonNoise | None:
         """Noise of a time-lapse in which hardly anything moves, where it is known."""
-        if self.spectra is None or self._row is None:
+        if self.spectra is None or self.row is None:
             return None
         try:
-            found = self._row.still_noise()
+            found = self.row.still_noise()
         except NonFiniteError:
             return None
         return found if found is not None and math.isfinite(found.gain_error) else None
@@ -204,17 +203,13 @@ class Evidence:
         return None if self.temporal.significant else False
 
     @cached_property
-    def _row(self) -> FramesInARow | None:
+    def row(self) -> FramesInARow | None:
+        """Some frames of a time-lapse with those that follow."""
         axis = self._source.axes.find("T")
         if axis < 0:
             return None
         frames = self._source.along(axis, self._channel, range(self._source.shape[axis]))
         return FramesInARow.of(frames, self._source.threads, self._device)
-
-    @property
-    def in_a_row(self) -> FramesInARow | None:
-        """Some frames of a time-lapse with those that follow; tissue shares speckle with them."""
-        return None if self.spectra is None or self.log_speckle else self._row
 
     # Correlation
 
@@ -226,7 +221,7 @@ class Evidence:
         spectrum = spectrum_of_patches(self.levelled or self.spectra)
         speckle = None
         if not spectrum.white:
-            speckle = log_speckle_spectrum(self.planes, self.blanks, self.levels)
+            speckle = log_speckle_spectrum(self.examined)
         if speckle is not None:
             return speckle, None
         if self.levelled is not None:
@@ -236,7 +231,7 @@ class Evidence:
                 power = np.mean([one.power for one in each], axis=0)
                 spectrum = NoiseSpectrum.of_power(power, sum(one.patches for one in each))
         # Texture alone may make planes differ at the high frequencies.
-        row, alike = self._row, self.levelled is None
+        row, alike = self.row, self.levelled is None
         over_time = None if row is None else row.spectrum(spectrum, alike)
         return (spectrum, None) if over_time is None else (over_time, row)
 
@@ -263,30 +258,11 @@ class Evidence:
         return f"spectrum of the smoothest patches{' of differences' if self.frames else ''}"
 
     @property
-    def shows_line(self) -> bool:
-        """Whether the variance of correlated noise over brightness is read from single planes."""
-        alone = self.frames is None and self.temporal is None and not self.proven_by_colours
-        return alone and self.spectrum is not None and not self.spectrum.white
+    def is_correlated(self) -> bool:
+        """Whether the noise of neighbouring pixels is correlated."""
+        return self.spectrum is not None and not self.spectrum.white
 
     @cached_property
     def proof(self) -> float:
         """Share of the image, 0 to 1, that shows noise and not only texture."""
         return 0.0 if self.spectra is None else noise_share(self.spectra)
-
-
-def _spectra(
-    planes: list[np.ndarray],
-    blanks: Sequence[np.ndarray | None],
-    levels: Sequence[list] | None = None,
-    device: Any = None,
-) -> PatchSpectra | None:
-    """Return patches of 8 x 8 pixels; None where there are none, or values are too extreme.
-
-    `levels` are the `clipping_levels` of the planes, if known.
-    """
-    try:
-        spectra = read_spectra(planes, None, blanks, levels, device)
-    except (ImageError, NonFiniteError):
-        return None
-    largest = float(np.abs(spectra.mean).max())
-    return spectra if largest == 0 or 2.0**-200 < largest < 2.0**200 else None

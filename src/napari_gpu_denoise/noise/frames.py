@@ -39,10 +39,7 @@ def covariance_of_any_range(power: np.ndarray) -> np.ndarray:
     seen, cosines = _responses()
     known = np.ones(power.shape)
     known[0, 0] = 0
-    floor = 1e-6 * float(power.max())
-    if not floor > 0:
-        return np.zeros((LAGS + 1, LAGS + 1))
-    power = np.maximum(power, floor)
+    power = np.maximum(power, 1e-6 * float(power.max()))
     spectrum = np.full((FREQUENCIES + 1,) * 2, power[1:, 1:].mean())
     for _ in range(30):  # with more, what is not noise makes it peak at the lowest frequency
         found = seen @ spectrum @ seen.T
@@ -120,8 +117,6 @@ class FramesInARow:
             return None
         try:
             near, apart = self._differences(single.sigma)
-            if np.mean(near.energy_of("high") == 0) > limits.MAX_EQUAL_PATCHES:
-                return None
             found, further = spectrum_of_patches(near), spectrum_of_patches(apart)
             each = [1.0] if alike else [spectrum_of_patches(one).sigma for one in near.alone()]
         except (ImageError, NonFiniteError):

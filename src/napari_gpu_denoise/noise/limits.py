@@ -28,16 +28,19 @@ MIN_COST_GAIN_BESIDE_PROOF = 9.0
 MAX_COST_OF_LEVEL = 3.0  # squared standard errors, above which no law fits (noise_estimates)
 MAX_COST_OF_SQUARE_OVER_LINE = 5.0  # the same; the line has one more number (noise_estimates)
 MIN_VARIANCE_GROWTH = 1.3  # over the levels, from which it matters (photon_scenes)
-MIN_BRIGHTNESS_RATIO = 2.5  # below which a line and a square are the same (noise_estimates)
-MIN_RATIO_OF_PLANES = 1.25  # of sigma, their middle four fifths, that differ (test_places)
+# Ratio of sigma from which it matters: of the middle four fifths of planes, or of the ends of a
+# surface (test_places; quality_noise: places).
+MIN_SIGMA_RATIO = 1.25
 MIN_ERRORS_BETWEEN_PLANES = 3.0  # from their median, in the root mean square (test_places)
 
 # Models of noise, their choice and their proof.
 
 # Squared standard errors that proof by something else than the variance over brightness counts as.
 PROOF_WORTH = 100.0
-# Growth of the variance over brightness, from which one sigma is a compromise and a note says so.
-MIN_UNEVEN_GROWTH = 2.0
+# Factor that a note says: growth of the variance over brightness, from which one sigma is a
+# compromise; deviation of most grey levels over that of the model; noise of a plane over that of
+# most others, or its inverse.
+MIN_FACTOR_SAID = 2.0
 # Share of an image that shows noise and not only texture, for photons that are correlated: 0.94 and
 # more in micrographs, less of textures.
 MIN_NOISE_SHARE_OF_PHOTONS = 0.9
@@ -65,10 +68,6 @@ MAX_GROWTH_OF_COLOURS = 2.5
 # Squared standard errors of a spectrum that a model does not describe, beside another that does:
 # more than any law of the variance costs.
 UNLIKE_SPECTRUM_COST = 1000.0
-# Standard deviation of most grey levels over that of the model, from which a note says so.
-MIN_UNEXPLAINED_RATIO = 2.0
-# Ratio of the noise of a plane to that of most others, or its inverse, that is said.
-MIN_ODD_PLANE_RATIO = 2.0
 
 # Correlation, photons, magnitudes, frames and channels.
 MIN_NEIGHBOUR_CORRELATION = 0.1  # of noise that is not white: less costs less than 0.1 dB
@@ -78,7 +77,6 @@ MAX_CORRELATION_ERROR = 0.2  # of the correlation of neighbours, where texture c
 MAX_MIDDLE_RATIO = 5.0  # of power, middle to highest frequencies, of white noise beside texture
 MAX_EDGE_RATIO = 2.5  # the same of frequencies high along one axis (noise_models: whiteness)
 MIN_BAND_RATIO = 1 / 1.5  # the same of all of these, at least; texture never lowers them
-MAX_EQUAL_PATCHES = 0.01  # share of the patches of two frames: those of compressed videos are
 # Sigma over one that bounds it: of differences of frames over that of single frames, which hold
 # texture besides; of any claim over that of differences of repeats (quality_noise: planes).
 MAX_SIGMA_OVER_BOUND = 1.1
@@ -99,7 +97,6 @@ MAX_MISFIT_OF_MAGNITUDES = 2.0  # squared standard errors a level (magnitudes_no
 MAX_DEVIATION_OF_BACKGROUND = 0.012
 # Standard errors of a covariance of channels above 0: textures have up to 8 (quality_noise).
 MIN_SHARED_ERRORS = 10.0
-MIN_SHARED_CORRELATION = 0.08  # of channels: one that is ignored costs 0.1 dB (quality_noise)
 MAX_TEXTURE_GROWTH = 0.35  # of power in rougher patches of a level that shows noise
 
 # Structured noise, noise by place, speckle.
@@ -124,9 +121,7 @@ MAX_WAVE_DIFFERENCE, MIN_WAVE_BLOCKS = 0.65, 0.75
 MIN_WAVE_CYCLES = 8  # over the plane; slower waves may be its shading (quality_structure: removed)
 # Correlation of the offsets of planes, or share of outliers in common, if fixed (test_structure).
 MIN_SHARED_BY_PLANES = 0.5
-# Of a surface of sigma: ratio of its ends, less makes no difference; standard errors between them
-# (quality_noise: places).
-MIN_SURFACE_RATIO, MIN_SURFACE_ERRORS = 1.25, 6.0
+MIN_SURFACE_ERRORS = 6.0  # standard errors between the ends of a surface of sigma
 # Squared standard errors by which it fits better than other laws; relative error at any place.
 MIN_SURFACE_GAIN, MAX_SURFACE_ERROR = 25.0, 0.12
 # Windows of speckle on a logarithmic scale: share with nearly the same standard deviation, their

@@ -8,6 +8,7 @@ Journal of Magnetic Resonance 199 (2009).
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from functools import cache
@@ -65,14 +66,14 @@ def magnitude_noise(channel: Evidence) -> Magnitudes | None:
     laws = channel.laws
     if laws is not None and laws.is_linear and laws.growth > limits.MAX_GROWTH_OF_MAGNITUDES:
         return None
-    if any(map(_has_negative, channel.planes, channel.blanks, channel.levels)):
+    if any(itertools.starmap(_has_negative, channel.examined)):
         return None
     found = [_by_background(channel), _by_levels(channel)]
     return min(filter(None, found), key=lambda each: each.misfit - each.proof, default=None)
 
 
 def _by_background(channel: Evidence) -> Magnitudes | None:
-    found = rayleigh_background(channel.planes, channel.blanks, channel.levels)
+    found = rayleigh_background(channel.examined)
     if found is None or channel.laws is None:
         return found
     (distance,) = _level_distances(channel.laws, np.array([found.sigma]), 0.0)
@@ -118,7 +119,7 @@ def object_noise(patches: PatchSpectra, sigma: float) -> tuple[float, float]:
     return sigma, error
 
 
-def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: list) -> bool:
+def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: Sequence) -> bool:
     """Return whether a plane has negative values that are no fill."""
     step = 1 + (plane.size >> 18)
     plane, blank = plane[::step], blank if blank is None else blank[::step]
@@ -159,7 +160,7 @@ def _missing_values(channel: Evidence) -> float:
     from scipy.special import ndtr
 
     values = found = 0
-    for plane, blank in zip(channel.planes, channel.blanks, strict=True):
+    for plane, blank, _ in channel.examined:
         image = plane if blank is None else plane[~blank]
         values += image.size
         found += int(np.count_nonzero(image <= 0))
@@ -193,16 +194,14 @@ def _deviance(found: int, expected: float) -> float:
     return 2 * (expected - found - (found * math.log(expected / found) if found else 0.0))
 
 
-def rayleigh_background(
-    planes: Sequence[np.ndarray], blanks: Sequence[np.ndarray | None], levels: Sequence[list]
-) -> Magnitudes | None:
+def rayleigh_background(planes: Sequence[selection.Plane]) -> Magnitudes | None:
     """Find the background of magnitude images; None where nothing is distributed like one.
 
-    `blanks` and `levels` are masks and clipping levels of the planes. Of all sets of blocks that
-    agree with one sigma, the one is taken that a Rayleigh law explains best, compared with a normal
-    and a gamma law, and with counts of photons where all values are whole steps.
+    Of all sets of blocks that agree with one sigma, the one is taken that a Rayleigh law explains
+    best, compared with a normal and a gamma law, and with counts of photons where all values are
+    whole steps.
     """
-    blocks = _blocks(planes, blanks, levels)
+    blocks = _blocks(planes)
     if len(blocks) < MIN_BLOCKS or blocks.min() < 0:
         return None
     # In noise alone the ratio is 1.27.
@@ -229,12 +228,10 @@ def _rayleigh_chance(low: np.ndarray, high: np.ndarray, sigma: float) -> np.ndar
     return np.maximum(low - high, 1e-300)
 
 
-def _blocks(
-    planes: Sequence[np.ndarray], blanks: Sequence[np.ndarray | None], levels: Sequence[list]
-) -> np.ndarray:
+def _blocks(planes: Sequence[selection.Plane]) -> np.ndarray:
     """Read blocks of planes, (block, pixel), without filled ones."""
     found = []
-    for plane, blank, ends in zip(planes, blanks, levels, strict=True):
+    for plane, blank, ends in planes:
         blocks = selection.blocks_of(plane, BLOCK)
         step = math.ceil(math.sqrt(blocks.size / BLOCK**2 * len(planes) / 10_000)) or 1
         blocks = blocks[::step, ::step].reshape(-1, BLOCK**2)

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.patches.coefficients import compared_bands
-from napari_gpu_denoise.noise.patches.spectra import PatchSpectra, read_spectra
+from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
 from napari_gpu_denoise.noise.patches.variance import MEMBERS, VarianceCurve
 from napari_gpu_denoise.noise.robust import huber_weights, median_power
-from napari_gpu_denoise.noise.sampling import sample_planes
 
 # The line of photon and read noise through variances at levels of brightness.
 FLOOR = 0.02  # lowest variance used for a weight, as a share of the median variance
@@ -77,12 +75,6 @@ def weighted_line(
     return gain, middle - gain * centre, covariance
 
 
-def least_variance(variances: np.ndarray) -> float:
-    """Return the lowest variance used for a weight."""
-    typical = float(np.median(variances)) if len(variances) else 0.0
-    return FLOOR * typical if typical > 0 else 1e-300
-
-
 def line_values(x: np.ndarray, gain: float, intercept: float, least: float) -> np.ndarray:
     """Return the line at x, kept above 0 so that it can serve for weights."""
     return np.maximum(gain * x + intercept, least)
@@ -97,7 +89,7 @@ def robust_line(
     below it, as texture and motion only ever raise a variance. Returns gain, intercept, their
     covariance, scaled up where points scatter more than `error` suggests, and the points used.
     """
-    least = least_variance(y)
+    least = FLOOR * float(np.median(y)) or 1e-300
     weight, spread = np.ones(len(x)), error * least
     for _ in range(20):
         gain, intercept, covariance = weighted_line(x, y, spread / weight)
@@ -148,21 +140,14 @@ TEXTURE_REACH = 0.6  # texture at the top frequencies, over what the middle ones
 METHOD = "high frequencies of smooth patches"
 
 
-def single_image_noise(
-    image: Any, known: PatchSpectra | None = None, white: bool = True
-) -> PhotonNoise:
-    """Estimate gain and read noise from images of one sensor, (y, x) or (..., y, x).
+def single_image_noise(spectra: PatchSpectra, white: bool = True) -> PhotonNoise:
+    """Estimate gain and read noise from patches of images of one sensor.
 
-    At most 8 planes are read, which together make one curve. A constant image gives 0.
-    NonFiniteError if NaN or infinity leave no patch.
-
-    About 40 000 patches of 8 x 8 pixels are read. Where noise is not `white`, gain and read noise
-    are those of its high frequencies, with texture. Fixed pattern counts as noise. `gain_error` is
-    large where the image has hardly more than one level of brightness, or texture everywhere, and
-    infinite where there is one level only, or nothing without clipped pixels. `known` are the
-    patches that would be read, if they were before.
+    They together make one curve. A constant image gives 0. Where noise is not `white`, gain and
+    read noise are those of its high frequencies, with texture. Fixed pattern counts as noise.
+    `gain_error` is large where the image has hardly more than one level of brightness, or texture
+    everywhere, and infinite where there is one level only, or nothing without clipped pixels.
     """
-    spectra = read_spectra(sample_planes(image)) if known is None else known
     noise = spectra.level_noise
     variance, error = noise.variance, np.hypot(noise.error, 2 * SYSTEMATIC)
     if white:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.patches.coefficients import HIGHS, LOWS
 from napari_gpu_denoise.noise.patches.laws import capped_cost
 from napari_gpu_denoise.noise.patches.variance import grouped
 from napari_gpu_denoise.noise.robust import huber_weights
@@ -132,12 +133,12 @@ def _read_cells(spectra: PatchSpectra, model: NoiseModel, counts: tuple[int, ...
     read = np.maximum((parts.count / 8).astype(int), least)
     high, low = (  # of the smoothest
         parts.sums(spectra.energy_of(name) / line, read) / (read * n)
-        for name, n in (("high", len(spectra.upper)), ("low", spectra.lows))
+        for name, n in (("high", HIGHS), ("low", LOWS))
     )
     # The smoothest of white patches have less power there by chance.
     texture = np.maximum(low / (read / parts.count) ** 0.19 - high, 0)
     variance = np.maximum(high - 0.1 * texture, 0.1 * high)
-    error = np.sqrt(0.5 * spectra.overlap / (read * len(spectra.upper)))
+    error = np.sqrt(0.5 * spectra.overlap / (read * HIGHS))
     error = np.hypot(np.hypot(error, 0.03), 0.06 * texture / variance)
     bright = parts.sums(spectra.seen) / parts.count
     found[:, cell[parts.members[parts.first]]] = np.log(variance) / 2, error, bright
@@ -161,7 +162,7 @@ def _fit_surface(
     apart, unsure = float(np.ptp(values)), math.sqrt(across @ covariance @ across)
     unknown = math.sqrt(np.einsum("ij,jk,ik->i", outer, covariance, outer).max())
     if (
-        apart < max(math.log(limits.MIN_SURFACE_RATIO), limits.MIN_SURFACE_ERRORS * unsure)
+        apart < max(math.log(limits.MIN_SIGMA_RATIO), limits.MIN_SURFACE_ERRORS * unsure)
         or unknown > limits.MAX_SURFACE_ERROR
     ):
         return None

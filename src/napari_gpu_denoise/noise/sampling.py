@@ -200,8 +200,3 @@ def without_fill(plane: np.ndarray) -> np.ndarray:
     least, low, high, most = map(float, some[(len(some) - 1) * np.array([0, 1, 3, 4]) // 4])
     far = far_values(plane) if most - least > 1024 * (high - low) else None
     return plane if far is None else np.where(far, np.nan, plane)
-
-
-def sample_planes(image: Any) -> list[np.ndarray]:
-    """Return at most `MAX_PLANES` planes of an array (y, x) or (..., y, x), evenly spread."""
-    return list(PlaneReader(image).sampled())

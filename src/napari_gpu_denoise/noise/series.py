@@ -17,7 +17,7 @@ from napari_gpu_denoise.noise.correlation import spectrum_of_patches
 from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
-from napari_gpu_denoise.noise.patches import selection
+from napari_gpu_denoise.noise.patches.selection import Plane
 from napari_gpu_denoise.noise.patches.spectra import (
     PatchSpectra,
     planes_differ,
@@ -79,14 +79,11 @@ def _of_planes(
     for start in range(0, len(stack), 64):  # planes whose patches are kept at once
         numbers = range(start, min(start + 64, len(stack)))
         planes = [stack[k] for k in numbers]
-        blanks, levels = [None] * len(planes), [[]] * len(planes)
-        if not plain:
-            with mapping(threads) as each:
-                blanks = list(each(lambda plane: selection.not_image([plane])[0], planes))
-                levels = list(each(selection.clipping_levels, planes, blanks))
+        with mapping(1 if plain else threads) as each:
+            examined = list(each(Plane if plain else lambda one: Plane.of_image([one])[0], planes))
         limit = (FEW_PATCHES if plain else PATCHES) * len(planes)
         try:
-            spectra = read_spectra(planes, limit, blanks, levels, place)
+            spectra = read_spectra(examined, limit, place)
             shown = np.array(spectra.count) > 0
             found[np.array(numbers)[shown]] = _sigmas(spectra, fit, scale)
         except (ImageError, NonFiniteError):
@@ -157,7 +154,7 @@ def _set_by_spectra(row: np.ndarray, stack: PlaneStack, expected: float, place: 
     correlated = 0
     for k, plane in enumerate(stack):
         try:
-            spectrum = spectrum_of_patches(read_spectra([plane], device=place))
+            spectrum = spectrum_of_patches(read_spectra(Plane.of_image([plane]), None, place))
         except (ImageError, NonFiniteError):
             continue
         found[k] = Correlated.of_spectrum(spectrum).sigma
@@ -196,7 +193,7 @@ def limit_by_repeats(
     if (axis := source.repeats) is None or any(each.log_speckle for each in channels):
         return fits, factors
     for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
-        row, planes = channels[number].in_a_row, channels[number].planes
+        row, planes = channels[number].row, channels[number].planes
         pairs = [(planes[k], planes[other]) for k, other in source.sampled_repeats(channel, axis)]
         if row is not None:
             # The second next frame: neighbours may share noise, or two states alternate.

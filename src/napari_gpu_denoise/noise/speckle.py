@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -21,7 +21,6 @@ from napari_gpu_denoise.noise.correlation import LAGS, NoiseSpectrum
 from napari_gpu_denoise.noise.patches import selection
 from napari_gpu_denoise.noise.patches.coefficients import PATCH
 from napari_gpu_denoise.noise.robust import medians
-from napari_gpu_denoise.noise.sampling import sample_planes
 
 
 class Windows(NamedTuple):
@@ -34,18 +33,14 @@ class Windows(NamedTuple):
 
 
 def read_windows(
-    planes: Sequence[np.ndarray],
-    blanks: Sequence[np.ndarray | None],
-    levels: Sequence[list],
-    size: tuple[int, int, float],
+    planes: Sequence[selection.Plane], width: int, number: int, clipped: float
 ) -> Iterator[Windows]:
     """Yield the windows of each plane, of a width, about a number of all, clipped up to a share.
 
-    They are finite, evenly spread and, of a plane with a shorter axis, shorter along it. `blanks`
-    and `levels` are masks, which none touches, and clipping levels of the planes.
+    They are finite, touch no blank, are evenly spread and, of a plane with a shorter axis, shorter
+    along it.
     """
-    width, number, clipped = size
-    for plane, blank, ends in zip(planes, blanks, levels, strict=True):
+    for plane, blank, ends in planes:
         shape = (min(width, plane.shape[0]), min(width, plane.shape[1]))
         windows = sliding_window_view(plane, shape)
         limit = math.ceil(number / len(planes))
@@ -72,29 +67,16 @@ def read_windows(
 INTENSITY_WINDOW = 8  # pixels
 
 
-@dataclass(frozen=True)
-class SpeckleNoise:
-    """Multiplicative noise of mean 1 and variance 1 / looks."""
+def speckle_looks(planes: Sequence[selection.Plane]) -> tuple[float, float]:
+    """Estimate the equivalent number of looks of intensities, and its standard error.
 
-    looks: float  # equivalent number of looks; infinite without noise
-    error: float  # standard error of the looks
-
-
-def speckle_noise(image: Any) -> SpeckleNoise:
-    """Estimate the equivalent number of looks of intensities, (y, x) or (..., y, x).
-
-    The mode over windows of 8 x 8 pixels. At most 8 planes are read. Windows with NaN, infinity,
-    clipped pixels or a mean that is not above 0 are left out. A constant image, and one without
-    finite pixels, has infinitely many looks. Where the grain of the speckle is not much smaller
-    than a window, looks come out too many. The standard error comes from resampling the windows.
+    The mode over windows of 8 x 8 pixels. Windows with NaN, infinity, clipped pixels or a mean that
+    is not above 0 are left out. A constant image, and one without finite pixels, has infinitely
+    many looks. Where the grain of the speckle is not much smaller than a window, looks come out too
+    many. The standard error comes from resampling the windows.
     """
-    planes = sample_planes(image)
-    blanks = selection.not_image(planes)
-    levels = list(map(selection.clipping_levels, planes, blanks))
     ratios, overlap = [], 1.0
-    for rest, mean, freedom, shared in read_windows(
-        planes, blanks, levels, (INTENSITY_WINDOW, 40_000, 0.01)
-    ):
+    for rest, mean, freedom, shared in read_windows(planes, INTENSITY_WINDOW, 40_000, 0.01):
         if freedom > 0:
             lit = mean > 0
             ratios.append(np.square(rest[lit]).sum(axis=1) / freedom / np.square(mean[lit]))
@@ -102,11 +84,11 @@ def speckle_noise(image: Any) -> SpeckleNoise:
     ratio = np.concatenate(ratios) if ratios else np.empty(0)
     noisy = ratio[ratio > 1e-14]
     if 2 * len(noisy) <= len(ratio):
-        return SpeckleNoise(math.inf, 0.0)
+        return math.inf, 0.0
     mode, error = _mode(np.log(noisy), overlap)
     # Few looks have no gamma law of the ratio: 6 % at one look, measured.
     looks = 1 / (math.exp(mode) * (1 + 0.06 * math.exp(mode)))
-    return SpeckleNoise(looks, looks * error)
+    return looks, looks * error
 
 
 def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
@@ -138,18 +120,13 @@ def _mode(values: np.ndarray, overlap: float) -> tuple[float, float]:
 LOG_WINDOW = 24  # pixels
 
 
-def log_speckle_spectrum(
-    planes: Sequence[np.ndarray],
-    blanks: Sequence[np.ndarray | None],
-    levels: Sequence[list],
-) -> NoiseSpectrum | None:
+def log_speckle_spectrum(planes: Sequence[selection.Plane]) -> NoiseSpectrum | None:
     """Return the spectrum of speckle on a logarithmic scale; None where it is not clearly that."""
-    large = [k for k, plane in enumerate(planes) if min(plane.shape) >= LOG_WINDOW]
-    planes, blanks = [planes[k] for k in large], [blanks[k] for k in large]
-    levels = [levels[k] for k in large]
+    if min(planes[0].pixels.shape) < LOG_WINDOW:
+        return None
     for number in (64, 400):  # few rule it out in most images
-        number = selection.number_of_patches(number, blanks) if planes else number
-        found = list(read_windows(planes, blanks, levels, (LOG_WINDOW, number, 0.05)))
+        number = selection.number_of_patches(number, planes)
+        found = list(read_windows(planes, LOG_WINDOW, number, 0.05))
         if sum(len(each.mean) / each.overlap for each in found) < 32:
             return None
         rest = np.concatenate([each.rest for each in found])
@@ -157,9 +134,6 @@ def log_speckle_spectrum(
         if alike is None:
             return None
     covariance = _autocovariance(alike.reshape(-1, LOG_WINDOW, LOG_WINDOW))
-    nearest = max(covariance[0, 1], covariance[1, 0]) / covariance[0, 0]
-    if nearest < limits.MIN_NEIGHBOUR_CORRELATION:
-        return None  # no grain
     spectrum = NoiseSpectrum.of_covariance(covariance, len(alike) * (LOG_WINDOW // PATCH) ** 2)
     return replace(spectrum, log_speckle=True)
 
@@ -168,8 +142,6 @@ def _log_speckle(windows: np.ndarray, means: np.ndarray) -> np.ndarray | None:
     """Return the windows that vary by as much as most do, if these are speckle; else None."""
     square = np.square(windows)
     variance = square.mean(axis=1)
-    if 2 * np.count_nonzero(variance) <= len(variance):
-        return None
     skewness = (square * windows).mean(axis=1) / np.maximum(variance, 1e-300) ** 1.5
     strength = 0.5 * np.log(np.maximum(variance, 1e-300))
     ordered = np.sort(strength)

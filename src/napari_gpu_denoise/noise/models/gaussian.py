@@ -100,7 +100,7 @@ class Gaussian(Additive, base.NoiseModel):
             and laws is not None
             and laws.proven
             and laws.grows
-            and laws.growth >= limits.MIN_UNEVEN_GROWTH
+            and laws.growth >= limits.MIN_FACTOR_SAID
         ):
             _, variance = laws.curve.fitted
             dark, bright = np.sqrt(variance[[0, -1]])

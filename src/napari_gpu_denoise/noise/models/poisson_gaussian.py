@@ -11,6 +11,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise import limits
+from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import base
 from napari_gpu_denoise.noise.models.gaussian import Correlated, Gaussian
 from napari_gpu_denoise.noise.patches.spectra import METHOD
@@ -235,9 +236,9 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     def misfit(cls, channel: base.Evidence) -> base.Misfit:
         if channel.temporal is not None:
             return base.Misfit(math.inf)  # frames only pass as still if differences are white
-        laws = channel.laws
-        grows = channel.shows_line and laws is not None and laws.grows
-        if laws is None or not grows or channel.proof < limits.MIN_NOISE_SHARE_OF_PHOTONS:
+        laws, least = channel.laws, limits.MIN_NOISE_SHARE_OF_PHOTONS
+        alone = channel.is_correlated and channel.frames is None and not channel.proven_by_colours
+        if laws is None or not (alone and laws.grows) or channel.proof < least:
             return PoissonGaussian.misfit(channel)
         why = f"the variance grows {laws.growth:.2g} times with brightness"
         return base.Misfit(laws.line, why)
@@ -245,8 +246,6 @@ class CorrelatedPhotons(PoissonGaussian, base.NoiseModel):
     @classmethod
     def fit(cls, channel: base.Evidence) -> base.Fit:
         """Read how noise grows with brightness; see ``docs/methods/noise.md``."""
-        from napari_gpu_denoise.noise.correlation import noise_spectrum
-
         photons = PoissonGaussian.fit(channel)
         stable = np.stack([photons.model.stabilise(plane) for plane in channel.planes])
         spectrum = noise_spectrum(stable)

@@ -57,8 +57,7 @@ class SignalDependent(base.NoiseModel):
             )
 
     def scaled(self, factor: float) -> Self | None:
-        sigmas = tuple(factor * each for each in self.sigmas)
-        return replace(self, sigmas=sigmas) if min(sigmas) > 0 else None
+        return replace(self, sigmas=tuple(factor * each for each in self.sigmas))
 
     def variance(self, mean: Any) -> np.ndarray:
         return np.square(np.interp(np.asarray(mean, np.float64), self.levels, self.sigmas))

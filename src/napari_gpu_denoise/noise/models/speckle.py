@@ -89,16 +89,16 @@ class Speckle(base.NoiseModel):
     @classmethod
     def fit(cls, channel: base.Evidence) -> base.Fit:
         """Measure the number of looks on windows of 8 x 8 pixels."""
-        from napari_gpu_denoise.noise.speckle import speckle_noise
+        from napari_gpu_denoise.noise.speckle import speckle_looks
 
-        found = speckle_noise(channel.planes)
-        looks = max(found.looks, MIN_LOOKS) if math.isfinite(found.looks) else 1e9
+        looks, spread = speckle_looks(channel.examined)
+        looks = max(looks, MIN_LOOKS) if math.isfinite(looks) else 1e9
         model = cls(looks)
         sigma, _ = model.mean_sigma(channel)
-        error = sigma * found.error / (2 * looks)
+        error = sigma * spread / (2 * looks)
         method = "most frequent contrast of windows"
         curve = channel.at_all_frequencies(channel.curve)
-        return base.Fit(model, {"looks": found.error}, sigma, error, method, curve)
+        return base.Fit(model, {"looks": spread}, sigma, error, method, curve)
 
     def summary(self) -> str:
         text = f"speckle, {self.looks:.4g} look{'s' * (self.looks != 1)}"

@@ -102,14 +102,9 @@ class DevicePatches:
         self._number = 0
         self._free: list[str] = []
 
-    def read(
-        self,
-        planes: Sequence[np.ndarray],
-        limit: int,
-        blanks: Sequence[np.ndarray | None],
-        levels: Sequence[Any],
-    ) -> dict[str, Any] | None:
+    def read(self, examined: Sequence[selection.Plane], limit: int) -> dict[str, Any] | None:
         """Read fields of `PatchSpectra` of planes of one shape and type; None without patches."""
+        planes, blanks, levels = zip(*examined, strict=True)
         grid = _Grid.of(planes[0].shape, limit // len(planes))
         kept = np.ones((len(planes), grid.count), bool)
         for row, blank in zip(kept, blanks, strict=True):
@@ -271,8 +266,6 @@ class DeviceCoefficients:
         most = 512 if store.cpu else 64  # patches that a work-item sums up
         chunks = -(-(stops - starts) // most)
         number = int(chunks.sum())
-        if not number:
-            return found[:, coefficient_order()]
         places = np.cumsum(chunks) - chunks
         span = np.repeat(np.arange(len(starts)), chunks)
         first = starts[span] + most * (np.arange(number) - places[span])

@@ -32,7 +32,6 @@ class VarianceLaws(NamedTuple):
     constant: float
     line: float
     square: float
-    spread: float  # largest mean of a level over the smallest; infinite if that is not above 0
     growth: float  # of the variance from the darkest level to the brightest, along the line
     free: float
     table: tuple[tuple[float, ...], tuple[float, ...]]  # grey levels and sigmas of the free law
@@ -43,8 +42,7 @@ class VarianceLaws(NamedTuple):
     def is_quadratic(self) -> bool:
         """Whether the variance is proportional to the squared mean."""
         return (
-            self.spread >= limits.MIN_BRIGHTNESS_RATIO
-            and self.square <= limits.MAX_COST_OF_LEVEL * self.levels
+            self.square <= limits.MAX_COST_OF_LEVEL * self.levels
             and self.square + limits.MIN_COST_GAIN <= self.constant
             and self.square <= self.line + limits.MAX_COST_OF_SQUARE_OVER_LINE
         )
@@ -59,11 +57,6 @@ class VarianceLaws(NamedTuple):
     def is_linear(self) -> bool:
         """Whether the variance grows linearly with the mean."""
         return self.grows and self.line <= limits.MAX_COST_OF_LEVEL * self.levels
-
-    @property
-    def changes(self) -> bool:
-        """Whether the variance changes with brightness, by any law."""
-        return self.is_linear or self.free + limits.MIN_COST_GAIN <= self.constant
 
     @property
     def tells(self) -> bool:
@@ -101,10 +94,9 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     constant, level = _constant(y, error)
     line, growth, square = constant, 1.0, math.inf
     free, table = math.inf, ((float(x[0]), float(x[-1])), (math.exp(level / 2),) * 2)
-    positive = x[0] > 0
     if constant > limits.MIN_COST_GAIN_BESIDE_PROOF:  # else no law can fit clearly better
         line, growth = _line((x - found.mean[0]) / max(np.ptp(found.mean), 1e-300), y, error)
-        square = _constant(y - 2 * np.log(x), error)[0] if positive else math.inf
+        square = _constant(y - 2 * np.log(x), error)[0] if x[0] > 0 else math.inf
         free, table = min(_table(x, y, error, number) for number in (2, 4, 6))
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
@@ -114,7 +106,6 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
         constant,
         line,
         square,
-        float(x[-1] / x[0]) if positive else math.inf,
         growth,
         free,
         table,

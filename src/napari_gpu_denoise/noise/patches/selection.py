@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -21,6 +21,24 @@ from napari_gpu_denoise.noise.patches.coefficients import PATCH
 # value too, as around the dark parts of an image of few photons, it is image.
 MIN_CLEAR_PATCHES = 64  # that have to remain,
 MIN_CLEAR_SHARE = 0.01  # and share of all
+
+
+class Plane(NamedTuple):
+    """A plane, and what of it the noise is not read from."""
+
+    pixels: np.ndarray  # (y, x)
+    blank: np.ndarray | None = None  # mask of what is not image; None for nothing
+    ends: Sequence[Any] = ()  # extreme values at which it is clipped, or filled
+
+    @classmethod
+    def of(cls, pixels: np.ndarray, blank: np.ndarray | None) -> Plane:
+        """Return a plane with the values at which it seems to be clipped."""
+        return cls(pixels, blank, clipping_levels(pixels, blank))
+
+    @classmethod
+    def of_image(cls, planes: Sequence[np.ndarray]) -> list[Plane]:
+        """Return planes of one image, of each what is image as all of them show it."""
+        return list(map(cls.of, planes, not_image(planes)))
 
 
 class Blank(NamedTuple):
@@ -126,9 +144,9 @@ def constant_squares(plane: np.ndarray, width: int) -> np.ndarray | None:
     return _spread(squares, width)[margin:-margin, margin:-margin]
 
 
-def number_of_patches(wanted: int, blanks: Sequence[np.ndarray | None]) -> int:
+def number_of_patches(wanted: int, planes: Sequence[Plane]) -> int:
     """Return the number of patches to spread so that about `wanted` touch no blank."""
-    shares = [1.0 if blank is None else float(np.mean(~blank)) for blank in blanks]
+    shares = [1.0 if each.blank is None else float(np.mean(~each.blank)) for each in planes]
     return round(wanted / max(float(np.mean(shares)), MIN_CLEAR_SHARE))
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +22,12 @@ from napari_gpu_denoise.noise.patches.coefficients import (
     SETS,
     Squares,
     flatness_of,
-    frequencies,
-    frequency_order,
     frequency_sets,
     ranked,
 )
 from napari_gpu_denoise.noise.patches.device import patches_on
 from napari_gpu_denoise.noise.patches.variance import MEMBERS
+from napari_gpu_denoise.noise.sampling import PlaneReader
 
 MAX_PATCHES = 40_000  # patches read, about: fewer miss the smoothest places of texture
 ALONG = "mean", "energy", "seen", "clipped", "place"  # fields whose last axis is that of patches
@@ -41,7 +41,7 @@ FEW_PIXELS = (
 class PatchSpectra:
     """Patches of one or more planes; those with pixels that are not finite are left out.
 
-    `coefficients` are those of an orthonormal cosine transform, first the `lows` low frequencies
+    `coefficients` are those of an orthonormal cosine transform, first the low frequencies
     without the mean, then the high ones.
     """
 
@@ -53,8 +53,6 @@ class PatchSpectra:
     overlap: float  # how many patches share a pixel
     place: np.ndarray  # (2, patch), y and x of the middle, from 0 to 1 over the plane
     count: tuple[int, ...]  # (plane,), patches of each, one plane after another
-    lows: ClassVar[int] = LOWS
-    upper: ClassVar[np.ndarray] = frequencies()[frequency_order()[1]] > 1.4  # of the high ones
 
     @cached_property
     def order(self) -> np.ndarray:
@@ -64,7 +62,7 @@ class PatchSpectra:
     @property
     def squares(self) -> Squares:
         """Squares of the high coefficients of each patch."""
-        return Squares(self.coefficients, self.lows)
+        return Squares(self.coefficients, LOWS)
 
     @cached_property
     def levels(self) -> variance.Parts:
@@ -130,7 +128,7 @@ class PatchSpectra:
                 **{name: getattr(self, name)[..., start:stop] for name in ALONG},
                 coefficients=self.coefficients[start:stop],
             )
-            for k, (start, stop) in enumerate(pairwise(ends))
+            for k, (start, stop) in enumerate(itertools.pairwise(ends))
             if start < stop
         ]
 
@@ -146,36 +144,31 @@ class PatchSpectra:
 
 
 def read_spectra(
-    planes: list[np.ndarray],
-    limit: int | None = None,
-    blanks: Sequence[np.ndarray | None] | None = None,
-    levels: Sequence[list] | None = None,
-    device: Any = None,
+    planes: Sequence[selection.Plane], limit: int | None = None, device: Any = None
 ) -> PatchSpectra:
     """Read about `limit` patches of 8 x 8 pixels, evenly spread over all planes of one shape.
 
-    Those that touch what is not image are left out: `blanks`, if `not_image` was asked before, and
-    `levels`, if `clipping_levels` was. With None as `limit`, `MAX_PATCHES` others are read. Their
-    coefficients stay on a device that `patches_on` yields; without one they come from the best.
-    ImageError if planes have fewer than 8 pixels along a side, NonFiniteError if NaN and infinity
-    leave no patch whole.
+    Those that touch what is not image are left out. With None as `limit`, `MAX_PATCHES` others are
+    read. Their coefficients stay on a device that `patches_on` yields; without one they come from
+    the best. ImageError if planes have fewer than 8 pixels along a side, NonFiniteError if NaN and
+    infinity leave no patch whole.
     """
-    if min(planes[0].shape) < PATCH:
+    if min(planes[0].pixels.shape) < PATCH:
         raise ImageError("Planes of fewer than 8 x 8 pixels are too small to tell the noise.")
-    blanks = selection.not_image(planes) if blanks is None else blanks
     if limit is None:
-        limit = selection.number_of_patches(MAX_PATCHES, blanks)
-    if levels is None:
-        levels = list(map(selection.clipping_levels, planes, blanks))
-    if device is not None:
-        found = device.read(planes, limit, blanks, levels)
-    else:
-        with patches_on() as place:
-            found = place.read(planes, limit, blanks, levels)
-            found = found and found | {"coefficients": np.asarray(found["coefficients"])}
-    if found is None:
-        raise NonFiniteError(FEW_PIXELS)
+        limit = selection.number_of_patches(MAX_PATCHES, planes)
+    with patches_on() if device is None else nullcontext(device) as place:
+        found = place.read(planes, limit)
+        if found is None:
+            raise NonFiniteError(FEW_PIXELS)
+        if device is None:
+            found["coefficients"] = np.asarray(found["coefficients"])
     return PatchSpectra(**found)
+
+
+def spectra_of(image: Any) -> PatchSpectra:
+    """Read patches of at most 8 planes of an image (y, x) or (..., y, x), evenly spread."""
+    return read_spectra(selection.Plane.of_image(list(PlaneReader(image).sampled())))
 
 
 def read_alike(
@@ -188,9 +181,11 @@ def read_alike(
 
     Their coefficients are in memory.
     """
-    planes, size = [plane for each in sets for plane in each], len(blanks)
+    size = len(blanks)
     for _ in range(2):
-        read = read_spectra(planes, limit * len(sets), blanks * len(sets), device=device)
+        pairs = (pair for each in sets for pair in zip(each, blanks, strict=True))
+        planes = list(itertools.starmap(selection.Plane.of, pairs))
+        read = read_spectra(planes, limit * len(sets), device)
         found = replace(read, coefficients=np.asarray(read.coefficients)).alone(size)
         alike = (np.array_equal(each.place, found[0].place) for each in found)
         if len(found) == len(sets) and all(alike):
@@ -281,4 +276,4 @@ def planes_differ(sigma: Sequence[float], error: Sequence[float] | np.ndarray) -
     # Texture leaves a relative error of 0.05.
     distance = np.log(values / np.median(values)) / np.hypot(errors, 0.05)
     unlike = np.sqrt(np.mean(distance**2)) >= limits.MIN_ERRORS_BETWEEN_PLANES
-    return bool(high >= limits.MIN_RATIO_OF_PLANES * low and unlike)
+    return bool(high >= limits.MIN_SIGMA_RATIO * low and unlike)

@@ -117,12 +117,11 @@ def row_evidence(parts: Segments) -> RowEvidence | None:
     if count < SHORTEST - 2:
         return None
     agreement, variance = (float(each.min()) for each in shared_variation(known, known[[1, 2, 0]]))
-    # A second difference of independent offsets has six times their variance.
-    strength = math.sqrt(max(variance, 0) / 6)
     # So many do not agree as well by chance.
-    if agreement < max(limits.MIN_ROW_AGREEMENT, 4 / math.sqrt(count)) or not strength:
+    if agreement < max(limits.MIN_ROW_AGREEMENT, 4 / math.sqrt(count)):
         return None
-    return RowEvidence(strength, np.nan_to_num(jumps.mean(axis=0)))
+    # A second difference of independent offsets has six times their variance.
+    return RowEvidence(math.sqrt(variance / 6), np.nan_to_num(jumps.mean(axis=0)))
 
 
 def middle_means(values: np.ndarray) -> np.ndarray:
