@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
 import importlib
 import threading
 from pathlib import Path
@@ -19,10 +18,10 @@ pytest.importorskip("napari", reason="napari is not installed")
 import napari
 from napari._app_model._app import NapariApplication, _napari_names
 from napari._qt._qapp_model.qactions import init_qactions
-from napari._qt.layer_controls import qt_layer_controls_container
 from napari._qt.qt_viewer import QtViewer
 from napari._qt.threads.status_checker import StatusChecker
 from napari._vispy import canvas
+from napari.components import ViewerModel
 from napari.plugins import _initialize_plugins
 from napari.settings import get_settings
 from napari.utils.notifications import notification_manager
@@ -31,7 +30,7 @@ from npe2 import PluginManifest
 from npe2._pytest_plugin import TestPluginManager
 from qtpy.QtCore import QEvent, Qt
 from qtpy.QtGui import QAction
-from qtpy.QtWidgets import QApplication, QWidget
+from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QMenu, QWidget
 
 from napari_gpu_denoise._napari import docks, loading
 from napari_gpu_denoise._napari.denoise import panel as filter_panel
@@ -49,6 +48,7 @@ for module in loading.MODULES:  # panels then open at once
 
 HERE = Path(__file__).parent
 PLUGIN = "napari-gpu-denoise"
+CHANGES = "inserted", "removed", "reordered", "renamed"  # of layers, which docks are told of
 HUNG = 600_000  # milliseconds after which a wait is taken for a hang; no busy machine needs them
 
 
@@ -65,16 +65,6 @@ def qtbot(qtbot, monkeypatch):
         patient = functools.partial(getattr(qtbot, wait), timeout=HUNG)
         monkeypatch.setattr(qtbot, wait, patient)
     return qtbot
-
-
-@pytest.fixture(scope="module", autouse=True)
-def settled():
-    """Look no further for garbage among what earlier modules of tests have left, such as imports.
-
-    Each window looks for garbage three times, and what Qt and napari have loaded stays to the end.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -115,25 +105,55 @@ def plugin(plugins, monkeypatch, tmp_path):
         forget()
 
 
-class NoControls(QWidget):
-    """In place of napari's controls of a layer, which nobody here looks at."""
+class Docks(QMainWindow):
+    """In place of napari's window: docks of panels, and menus without entries."""
 
-    def __init__(self, _):
+    def __init__(self, viewer):
         super().__init__()
-        self._controls = ()
+        self._viewer, self.dock_widgets = viewer, {}
+        self.plugins_menu, self.layers_menu = QMenu(), QMenu()
+
+    def add_dock_widget(self, panel, *, name, tabify=False):
+        dock = QDockWidget(name, self)
+        dock.setWidget(panel)
+        self.addDockWidget(Qt.DockWidgetArea.RightDockWidgetArea, dock)
+        self.dock_widgets[name] = panel
+        for event in CHANGES if hasattr(panel, "reset_choices") else ():
+            getattr(self._viewer.layers.events, event).connect(panel.reset_choices)
+
+    def remove_dock_widget(self, panel):
+        for name, each in list(self.dock_widgets.items()):
+            if panel in (each, "all"):
+                del self.dock_widgets[name]
+                dock = each.parent()
+                each.setParent(None)
+                dock.deleteLater()
+
+
+class Headless(ViewerModel):
+    """napari's viewer without its window, which takes most of the time of a test that has one."""
+
+    _window: Docks = None
+
+    def __init__(self):
+        super().__init__()
+        self._window = Docks(self)
+
+    @property
+    def window(self):
+        return self._window
 
 
 @pytest.fixture(scope="module")
 def window(plugins, qapp):
-    """A napari window that the tests of a module share; `viewer` leaves it as it was."""
+    """A napari window that the tests of a module share; `viewer` leaves it as it was.
+
+    Those that look at no more than layers and panels do without it, as it is slow.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StatusChecker, "start", lambda _: None)
         patch.setattr(QtViewer, "_get_console", lambda _: QWidget())
-        # A fifth of the time of a test that adds layers: their controls, and a search for garbage
-        # after each that is removed.
-        for name in ("create_qt_layer_controls", "QtDynamicLayerControls"):
-            # Before napari 0.9 there is one of them.
-            patch.setattr(qt_layer_controls_container, name, NoControls, raising=False)
+        # It takes long to search for garbage after each layer that is removed.
         patch.setattr(canvas, "gc", SimpleNamespace(collect=lambda: 0), raising=False)
         shared = napari.Viewer(show=False)
         QtViewer._instances.clear()  # where `make_napari_viewer` looks for windows left open
@@ -162,17 +182,19 @@ def state(viewer):
 
 
 @pytest.fixture
-def viewer(window, plugin, qtbot):
-    """The window, empty; what a test opens in it is closed."""
-    window.reset_view()
-    before = state(window)
-    yield window
-    window.layers.clear()
-    close_panels(window)
-    window.theme, window.dims.ndisplay = before["theme"], 2
-    window.dims.order, window.dims.axis_labels = (0, 1), before["dims"][-1]
+def viewer(request, plugin, qtbot):
+    """An empty viewer, in a window for tests that use `window`; what a test opens is closed."""
+    in_window = "window" in request.fixturenames
+    viewer = request.getfixturevalue("window") if in_window else Headless()
+    viewer.reset_view()
+    before = state(viewer)
+    yield viewer
+    viewer.layers.clear()
+    close_panels(viewer)
+    viewer.theme, viewer.dims.ndisplay = before["theme"], 2
+    viewer.dims.order, viewer.dims.axis_labels = (0, 1), before["dims"][-1]
     qtbot.waitUntil(lambda: not progress._all_instances)
-    assert state(window) == before
+    assert state(viewer) == before
 
 
 def close_panels(viewer):
@@ -180,9 +202,8 @@ def close_panels(viewer):
     viewer.window.remove_dock_widget("all")
     for panel in QApplication.topLevelWidgets():
         if isinstance(panel, Panel):
-            for event in ("inserted", "removed", "reordered", "renamed"):
-                if hasattr(panel, "reset_choices"):
-                    getattr(viewer.layers.events, event).disconnect(panel.reset_choices)
+            for event in CHANGES if hasattr(panel, "reset_choices") else ():
+                getattr(viewer.layers.events, event).disconnect(panel.reset_choices)
             panel.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
     QApplication.processEvents()
@@ -190,10 +211,10 @@ def close_panels(viewer):
 
 @pytest.fixture
 def open_panel(viewer, qtbot):
-    """Open the panel Filter in the window as the Plugins menu does, at a filter."""
+    """Open the panel Filter, at a filter."""
 
     def open_it(title="NL-means"):
-        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+        panel = docks.open_panel(viewer, "Filter")
         panel.filter.box.setCurrentText(title)
         qtbot.waitUntil(lambda: panel.options.device.caption.text() != "")
         return panel

@@ -9,11 +9,10 @@ import weakref
 import dask.array as da
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 
 from _napari.inputs import Sliced, drive
 from napari_gpu_denoise._napari.layers import arrays
-from napari_gpu_denoise.errors import Cancelled, DeviceMemoryError, OutputError
+from napari_gpu_denoise.errors import Cancelled, OutputError
 from napari_gpu_denoise.run.progress import Progress
 
 
@@ -35,28 +34,20 @@ def test_what_is_lazy_and_how_it_is_loaded(stack, tmp_path):
     assert len(stages) == 3 and image.shape == large.shape
 
 
-def read_along(data, axis):
-    """Each frame along an axis, as a run reads them."""
-    array = arrays.LazyArray(data, time=axis)
-    return [array[arrays.at(axis, number)] for number in range(data.shape[axis])]
-
-
-@pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize(
-    "chunks", [None, (2, 7, 40), ((1, 3, 1), (30,), (25, 15))], ids=["none", "even", "uneven"]
+    ("chunks", "time", "told"),
+    [
+        (None, 0, None),
+        ((1, 30, 40), 0, None),  # frames are read one by one
+        ((1, 30, 40), None, (1, 30, 40)),
+        ((2, 7, 40), 0, (2, 7, 40)),
+        (((1, 3, 1), (30,), (25, 15)), 0, (3, 30, 25)),
+        ((9, 99, 99), None, (5, 30, 40)),
+    ],
 )
-def test_frames_come_one_by_one_and_chunks_are_read_once(stack, chunks, axis):
-    data = Sliced(stack, chunks)
-    assert_array_equal(np.stack(read_along(data, axis), axis), stack)
-    expected = stack.shape[axis] if chunks is None else len(arrays.cuts(data, axis))
-    assert len(data.read) == expected
-
-
-def test_a_chunk_of_many_frames_is_not_held_whole():
-    large = np.zeros((5, 4000, 4000), np.uint16)
-    data = Sliced(large, large.shape)
-    assert len(read_along(data, 0)) == 5
-    assert [index[0] for index in data.read] == [slice(0, 2), slice(2, 4), slice(4, 5)]
+def test_what_is_best_read_at_once(stack, chunks, time, told):
+    array = arrays.LazyArray(Sliced(stack, chunks), time=time)
+    assert getattr(array, "chunks", None) == told
 
 
 def test_reading_stops_at_once(stack):
@@ -67,13 +58,6 @@ def test_reading_stops_at_once(stack):
     with pytest.raises(Cancelled):
         _ = array[1]
     assert len(data.read) == 1
-
-
-def test_only_what_fits_into_memory_is_read_whole(stack, small_memory):
-    data = Sliced(stack)
-    with pytest.raises(DeviceMemoryError, match="fewer frames"):
-        np.asarray(arrays.LazyArray(data, time=0))
-    assert not data.read
 
 
 # --- results --------------------------------------------------------------------------------------

@@ -145,6 +145,15 @@ def test_the_wheel_turns_only_a_control_that_was_clicked(make, qtbot):
     assert control.value == 4
 
 
+def test_a_decimal_comma_in_a_setting(make, qtbot):
+    form = make(Every)
+    box = (control := form.controls["amount"]).native
+    for typed, value in (("1,5", 1.5), ("0.75", 0.75)):
+        box.selectAll()
+        qtbot.keyClicks(box, typed)
+        assert control.value == value
+
+
 @pytest.mark.parametrize(
     ("text", "channels", "found"),
     [

@@ -10,6 +10,8 @@ from napari_gpu_denoise._napari.docks import _dock_of
 from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.filters import FILTERS
 
+pytestmark = pytest.mark.usefixtures("window")
+
 NARROW = 300  # pixels
 LONG = "A sentence that needs more than a line where the panel is narrow. " * 5
 

@@ -52,6 +52,7 @@ def test_the_manifest_is_as_the_script_writes_it():
     )
 
 
+@pytest.mark.usefixtures("window")
 def test_menus_open_the_panels(viewer, qtbot):
     viewer.add_image(np.zeros((3, 20, 20)), axis_labels=("z", "y", "x"))
     docks, name = viewer.window.dock_widgets, "Filter (GPU Denoise)"
@@ -87,6 +88,7 @@ def test_menus_open_the_panels(viewer, qtbot):
         ("diffusion", "DZYX", (1.0, 2.5, 2.5, 2.5), ("pixel", *("millimeter",) * 3)),
     ],
 )
+@pytest.mark.usefixtures("window")
 def test_a_sample_opens_with_its_axes(viewer, name, axes, scale, units):
     entry = ("Open Sample", "GPU Denoise", samples.info(name).title)
     find_entry(viewer.window.file_menu, *entry).trigger()

@@ -10,7 +10,7 @@ from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.noise.correlation import noise_spectrum
-from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian
+from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian
 
 
 def test_an_estimate_is_handed_to_a_filter(
@@ -70,28 +70,10 @@ def test_noise_is_kept_for_each_layer(viewer, open_panel, noisy):
     panel.layer.choose(cells)
     assert panel.request().run.noise == estimate()
     assert "measured in cells" in noise.caption.text()
-    noise.choose("one")
+    noise.choose("gaussian")
     assert panel.request().run.noise == "gaussian" and noise.caption.text() == ""
     noise.choose("auto")
     panel.layer.choose(other)
     assert panel.model.noise.kind == "measured" and "measured in o" in noise.caption.text()
     panel.layer.choose(cells)
     assert panel.model.noise.kind == "auto"  # as it was left
-
-
-def test_several_channels_and_a_sigma_that_is_kept(viewer, open_panel, qtbot, noisy):
-    layer = viewer.add_image(np.stack([noisy, noisy // 2]), axis_labels=("c", "y", "x"))
-    panel = open_panel()
-    control = panel.options.noise
-    qtbot.keyClicks(control.edit, "12, 7")
-    assert panel.request().run.sigma == (12.0, 7.0)
-    control.choose("auto")
-    assert control.edit.text() == "" and panel.request().run.sigma is None
-    control.choose("typed")
-    assert panel.request().run.sigma == (12.0, 7.0)
-    known = estimate((Gaussian(10.0), Gaussian(5.0)), sigma=(10.0, 5.0), axes="CYX")
-    panel.take_noise(layer, "CYX", known, "it")
-    assert control.caption.text() == (
-        "Gaussian noise, sigma 10; Gaussian noise, sigma 5 (measured in it)"
-    )
-    assert panel.request().run.noise == known

@@ -1,6 +1,5 @@
 """Maps in place of a result; noise that is given by settings."""
 
-import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -17,10 +16,8 @@ def noisy(noisy):
     return noisy[:40, :48]
 
 
-@pytest.mark.parametrize(
-    ("title", "show"), [("Isoline", "directions"), ("NL-means, pixelwise", "pixels")]
-)
-def test_a_map_is_a_layer(viewer, open_panel, run, qtbot, noisy, pasted, title, show):
+def test_a_map_is_a_layer(viewer, open_panel, run, qtbot, noisy, pasted):
+    title, show = "Isoline", "directions"
     looks = {"colormap": "magma", "contrast_limits": (0, 7), "scale": (3, 3)}
     viewer.add_image(noisy, name="cells", **looks)
     panel = open_panel(title)
@@ -41,20 +38,6 @@ def test_a_map_is_a_layer(viewer, open_panel, run, qtbot, noisy, pasted, title, 
     assert not is_result(made) and f"show {show}" in describe(made)
     run(panel)
     assert len(viewer.layers) == 3
-
-
-def test_of_colours(viewer, open_panel, run, noisy):
-    colour = np.stack([noisy, noisy // 2, 255 - noisy, noisy], axis=-1)
-    viewer.add_image(colour, rgb=True, name="rgb")
-    panel = open_panel("Isoline")
-    panel.form.show_settings(Isoline(show="directions"))
-    run(panel)
-    wanted = {"axes": "YXS", "dtype": "float32"}
-    expected = gd.denoise(colour[..., :3], panel.form.settings(), **wanted).image
-    assert_array_equal(viewer.layers[-1].data, expected[..., 0])
-    panel.form.controls["channels"].value = "separate"
-    assert "A map of colours needs Channels set to joint" in run(panel)
-    assert len(viewer.layers) == 2
 
 
 def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, noisy, qtbot, pasted):

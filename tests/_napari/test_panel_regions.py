@@ -2,6 +2,7 @@
 
 import dask.array as da
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from _napari.inputs import choose
@@ -68,6 +69,7 @@ def test_a_drawn_rectangle(viewer, open_panel, run, copied, pasted):
     assert panel.request().cut == {}
 
 
+@pytest.mark.usefixtures("window")
 def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted, qtbot):
     main = viewer.window._qt_window
     main.show()
@@ -87,13 +89,18 @@ def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, click, pasted,
     assert_array_equal(result.data, whole[:, top:bottom, left:right])
     click(panel.places.boxes["T"])
     viewer.dims.set_point(0, 3 + 2 * 0.5)
+    assert panel.places.boxes["T"].text() == "Only the frame shown: 2"
+    assert panel.run_button.text() == "Denoise frame 2, view"
     run(panel)
     result = viewer.layers.selection.active
     assert ", frame 2, rows " in describe(result)
+    assert viewer.dims.nsteps[0] == 4  # it makes the slider no longer
     assert_array_equal(result.data, whole[2:3, top:bottom, left:right])
     assert_array_equal(pasted(panel)["denoised"], result.data)
     assert partners(result, viewer.layers)[0] == source
     before, after = Pair(source, result).read(np.s_[0, 3:9, 2:7])
     assert_array_equal(before, image[2, top + 3 : top + 9, left + 2 : left + 7])
     assert_array_equal(after, result.data[0, 3:9, 2:7])
+    click(panel.reset_button)
+    assert panel.request().cut == {} and panel.run_button.text() == "Denoise"
     main.hide()

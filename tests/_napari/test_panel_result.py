@@ -114,7 +114,6 @@ def kinds_of_layers(noisy, read):
         "rgba": da.from_array(rgba, 40),
     }
     return {
-        "rgb": (rgba[..., :3], rgba[..., :3], "YXS", {"rgb": True}, None),
         "rgba": (lazy["rgba"], rgba[..., :3], "YXS", {"rgb": True}, None),
         "pyramid": ([noisy, noisy[::2, ::2]], noisy, "YX", {"multiscale": True}, None),
         "planes": (lazy["planes"], planes, ".YX", {"contrast_limits": (0, 255)}, None),
@@ -122,7 +121,7 @@ def kinds_of_layers(noisy, read):
     }
 
 
-@pytest.mark.parametrize("kind", ["rgb", "rgba", "pyramid", "planes", "mask"])
+@pytest.mark.parametrize("kind", ["rgba", "pyramid", "planes", "mask"])
 def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
     readers = set()
 
@@ -169,12 +168,3 @@ def test_noise_that_is_not_proven_is_removed_with_one_more_click(
     (model,) = viewer.layers[-1].metadata[METADATA_KEY]["noise"]
     assert model["model"] == "correlated" and panel.model.noise.kind == "correlated"
     assert panel.options.noise.mode.currentText() == "Correlated Gaussian"
-
-
-def test_a_decimal_comma(viewer, open_panel, qtbot, noisy):
-    viewer.add_image(noisy, name="cells")
-    box = (control := open_panel("BM3D").form.controls["threshold"]).native
-    for typed, value in (("2,9", 2.9), ("3.1", 3.1)):
-        box.selectAll()
-        qtbot.keyClicks(box, typed)
-        assert control.value == value

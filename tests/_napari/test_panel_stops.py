@@ -78,6 +78,7 @@ def test_a_run_is_of_the_layer_as_it_was(viewer, click, finish, held, movie, run
     assert panel.progress.value() == panel.progress.maximum() == moved[-1]
 
 
+@pytest.mark.usefixtures("window")
 @pytest.mark.parametrize("closed", ["panel", "window"])
 def test_closed_in_the_middle(request, plugin, click, qtbot, held, noisy, closed):
     made = request.getfixturevalue("viewer" if closed == "panel" else "make_napari_viewer")

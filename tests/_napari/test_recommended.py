@@ -12,6 +12,7 @@ from qtpy.QtWidgets import QShortcut
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry, layer_names
+from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.provenance import origin_of
 from napari_gpu_denoise._napari.wording import REMEDIES
 from napari_gpu_denoise.errors import Note
@@ -27,7 +28,7 @@ def start(viewer, qtbot):
     """Open the panel as the menu does, and wait until it has looked at the layers."""
 
     def open_it():
-        _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+        panel = docks.open_panel(viewer, "Filter")
         assert panel.filter.kind is Recommended
         qtbot.waitUntil(lambda: panel.options.device.caption.text() != "")
         if panel.model.layers:
@@ -83,6 +84,7 @@ def test_it_is_as_if_the_user_had_chosen_that(viewer, start, copied, done, qtbot
     qtbot.waitUntil(lambda: "BM3D" in panel.summary.text() and panel.form.kind is BM3D)
 
 
+@pytest.mark.usefixtures("window")
 def test_the_menu_entry_takes_what_is_selected(viewer, start, qtbot, movie, noisy):
     one, other = viewer.add_image(noisy, name="one"), viewer.add_image(movie, name="other")
     panel = start()
@@ -111,7 +113,7 @@ def test_remedies_name_controls_that_the_panel_has(viewer, open_panel, noisy):
 
 def test_return_runs_also_before_it_has_looked(viewer, qtbot, noisy):
     viewer.add_image(noisy, name="a")
-    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+    panel = docks.open_panel(viewer, "Filter")
     # Sent by hand: without a window manager no window has the focus that keys go to.
     keys = {shortcut.key().toString(): shortcut for shortcut in panel.findChildren(QShortcut)}
     assert "Enter" in keys and not panel.advised()
@@ -124,7 +126,7 @@ def test_return_runs_also_before_it_has_looked(viewer, qtbot, noisy):
 def test_cancel_ends_all(viewer, click, qtbot, held, noisy):
     layers = [viewer.add_image(noisy, name=name) for name in "ab"]
     viewer.layers.selection = set(layers)
-    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+    panel = docks.open_panel(viewer, "Filter")
     click(panel.run_button)  # it waits for the advice
     click(panel.cancel_button)
     assert panel.status.text() == "Cancelled: no layer was added."
@@ -163,7 +165,7 @@ def test_what_cannot_be_measured_is_told_once(viewer, qtbot, told, monkeypatch, 
         raise RuntimeError("no idea")
 
     monkeypatch.setattr("napari_gpu_denoise._napari.resolve.recommend", fail)
-    _, panel = viewer.window.add_plugin_dock_widget(PLUGIN, "Filter")
+    panel = docks.open_panel(viewer, "Filter")
     qtbot.waitUntil(lambda: panel.status.text().startswith("<b>Not ready.</b> a could not be"))
     panel.draw()
     qtbot.wait(100)

@@ -32,7 +32,8 @@ from napari_gpu_denoise._napari.model import (
 )
 from napari_gpu_denoise._napari.resolve import Problem, Resolved, inputs_of, resolve
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, NLMeans
+from napari_gpu_denoise.filters import BM3D, BM4D, VBM3D, Isoline, NLMeans
+from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.opencl.device import choose_devices
 
 NOISE = np.random.default_rng(0).normal(100, 5, (6, 24, 30)).astype(np.float32)
@@ -58,7 +59,7 @@ def viewer():
 
 def resolved(viewer, *layers, axes="YX", settings=None, **given):
     model = PanelModel(layers, axes, settings=settings or NLMeans(), **given)
-    return resolve(model, viewer.layers, viewer.dims)
+    return resolve(model, viewer.dims)
 
 
 def named(layers):
@@ -124,13 +125,17 @@ def test_layers_of_one_file():
 
 def test_of_each_channel_that_is_previewed_one_version_is_seen(viewer):
     red, green = viewer.layers["red"], viewer.layers["green"]
-    assert named(resolved(viewer, red).hidden) == ["red", "red BM3D"]
-    assert named(resolved(viewer, red, green).hidden) == ["red", "red BM3D", "green", "green BM3D"]
+
+    def hidden(*shown):
+        return named(resolving.hidden_by(shown, viewer.layers))
+
+    assert hidden(red) == ["red", "red BM3D"]
+    assert hidden(red, green) == ["red", "red BM3D", "green", "green BM3D"]
     red.visible = False
-    assert named(resolved(viewer, red).hidden) == ["red BM3D"]
+    assert hidden(red) == ["red BM3D"]
     # What covers its source hides nothing.
     green.blending = "translucent"
-    assert resolved(viewer, green).hidden == ()
+    assert hidden(green) == []
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -144,7 +149,7 @@ def test_names_are_short_and_how_a_result_was_made_is_told_beside(viewer):
     found = resolved(viewer, red, settings=settings, **given)
     (request,) = found.requests
     assert request.name == "red BM3D" and found.what == "rectangle"
-    assert (request.rows, request.columns) == (slice(4, 17), slice(5, 21))
+    assert request.cut == {"rows": slice(4, 17), "columns": slice(5, 21)}
     made = result_of(red, settings=settings.as_dict(), sigma_factor=1.41, rows=[4, 17])
     assert describe(made) == "BM3D: profile fast, strength 1.41, rows 4 to 16"
     assert describe(red) == ""
@@ -167,7 +172,7 @@ def test_places_and_layers_in_words(viewer):
     viewer.dims.set_current_step(0, 3)
     alone = Options(alone=frozenset("T"))
     found = resolved(viewer, stack, axes="TYX", options=alone)
-    assert found.what == "frame 3" and found.requests[0].frame == 3
+    assert found.what == "frame 3" and found.requests[0].cut == {"frames": 3}
     # Where there is no time, the box is not shown.
     assert resolved(viewer, stack, axes="ZYX", options=alone).what == ""
     pair = viewer.layers["red"], viewer.layers["green"]
@@ -193,6 +198,15 @@ def test_what_a_run_would_refuse_is_told_before_it(viewer, given, said):
     assert isinstance(found, Problem) and said in str(found.error)
 
 
+def test_a_map_of_colours_needs_them_joined(viewer):
+    colours = viewer.add_image(np.zeros((24, 30, 3), np.uint8), rgb=True)
+    given = {"axes": "YXS", "noise": NoiseChoice(TYPED, "5")}
+    found = resolved(viewer, colours, settings=Isoline(show="directions"), **given)
+    assert found.requests[0].run.dtype == np.float32
+    apart = Isoline(show="directions", channels="separate")
+    assert "needs Channels" in str(resolved(viewer, colours, settings=apart, **given).error)
+
+
 def test_without_a_layer_one_is_asked_for(viewer):
     assert "open an image first" in str(resolved(viewer).error)
 
@@ -208,7 +222,7 @@ def test_the_key_changes_with_what_is_to_be_done_only(viewer):
         lambda: setattr(model, "axes", "XX"),
     ):
         change()
-        found.append(resolve(model, viewer.layers, viewer.dims).key)
+        found.append(resolve(model, viewer.dims).key)
     assert found[0] == found[1] == found[2] and len({*map(str, found)}) == 3
 
 
@@ -245,6 +259,20 @@ def test_the_first_run_on_a_device_says_that_it_compiles(viewer, monkeypatch):
     counts = viewer.add_image(NOISE[0].astype(np.uint8))
     odd = resolved(viewer, counts, noise=NoiseChoice(TYPED, "1e9"))
     assert odd.expected(devices).startswith("Sigma is larger than any grey level")
+
+
+def test_each_channel_has_the_noise_that_is_typed_or_measured_for_it(viewer):
+    from _napari.noise_records import estimate
+
+    pair = viewer.add_image(NOISE[:2])
+    known = estimate((Gaussian(10.0), Gaussian(5.0)), sigma=(10.0, 5.0), axes="CYX")
+    typed = NoiseChoice(TYPED, "12, 7", known, "it")
+    for noise, expected in (
+        (typed, ((12.0, 7.0), None)),
+        (dataclasses.replace(typed, kind=MEASURED), (None, known)),
+    ):
+        run = resolved(viewer, pair, axes="CYX", noise=noise).requests[0].run
+        assert (run.sigma, run.noise) == expected
 
 
 def test_an_estimate_counts_while_it_is_chosen(viewer):

@@ -14,6 +14,7 @@ from napari_gpu_denoise._napari.denoise.results import ResultOptions, add_result
 from napari_gpu_denoise._napari.layers.provenance import (
     METADATA_KEY,
     first_origin,
+    is_result,
     origin_of,
     record_of,
 )
@@ -21,21 +22,21 @@ from napari_gpu_denoise._napari.layers.results import shines_through
 from napari_gpu_denoise._napari.layers.source import capture
 from napari_gpu_denoise._napari.run import Denoised, Request
 from napari_gpu_denoise._napari.tasks import Outcome
-from napari_gpu_denoise.filters import BM3D, NLMeans
+from napari_gpu_denoise.filters import BM3D, Isoline, NLMeans
 from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import Run
 
 
 def outcome(layer, value=1, *, settings=None, **run):
     """The end of a run on a layer, all of whose pixels are one value."""
-    places = {name: run.pop(name) for name in ("frame", "slice") if name in run}
+    places = {name: run.pop(name) for name in ("frames",) if name in run}
     run = {"axes": "YX", **run}
     wanted = Run(filter=settings or NLMeans(), **run)
     source = capture(layer)
     image = np.full(source.data.shape, value, source.data.dtype)
     about = (wanted.filter.name, wanted.filter.as_dict(), (1.0,), "given", "YX")
     record = Record("0", *about, *[str(image.dtype)] * 2, "none", 0, 0, (), "now")
-    request = Request(source, wanted, **places)
+    request = Request(source, wanted, places)
     return Outcome(request, Denoised(Result(image, record)))
 
 
@@ -93,7 +94,7 @@ def test_a_rerun_replaces_pixels_and_record_but_not_the_looks(channels):
     again = outcome(red, 2, settings=NLMeans(step=2))
     add_result(channels, again, keep=False)
     assert layer_names(channels) == ["red", "red NL-means", "green", "above"]
-    assert channels.layers[1] is result and channels.layers.selection.active is result
+    assert channels.layers[1] is result
     assert (result.contrast_limits, result.gamma, result.visible) == ([3, 7], 0.5, True)
     assert result.data[0, 0] == 2 and tuple(result.scale) == (2, 2)
     assert result.metadata[METADATA_KEY]["settings"]["step"] == 2
@@ -118,7 +119,7 @@ def test_only_the_same_run_of_the_same_layer_is_replaced(channels):
     # Nor is a frame a rerun of the stack.
     stack = channels.add_image(np.zeros((4, 8, 9)), name="s")
     add_result(channels, outcome(stack, axes="TYX"), keep=False)
-    one = outcome(stack, axes="TYX", frame=2)
+    one = outcome(stack, axes="TYX", frames=2)
     one.value.result.image.resize((1, 8, 9), refcheck=False)
     add_result(channels, one, keep=False)
     assert layer_names(channels)[-3:] == ["s", "s NL-means", "s NL-means [1]"]
@@ -126,6 +127,13 @@ def test_only_the_same_run_of_the_same_layer_is_replaced(channels):
     count = len(channels.layers)
     add_result(channels, one, keep=False)
     assert len(channels.layers) == count
+
+
+def test_a_map_of_colours_has_no_colours(channels):
+    colours = channels.add_image(np.zeros((8, 9, 3), np.uint8), rgb=True, name="photo")
+    made = add_result(channels, outcome(colours, 5, settings=Isoline(show="directions")))
+    assert (made.name, made.rgb, made.data.shape) == ("photo Isoline directions", False, (8, 9))
+    assert made.data[0, 0] == 5 and not is_result(made)
 
 
 def test_what_is_replaced_is_freed(channels):

@@ -28,7 +28,8 @@ def requested(
 ):
     """The request of a run of a layer without data."""
     source = Source(name, None, path=path, multiscale=multiscale)
-    return Request(source, Run(settings, sigma, axes=axes, **given), frame)
+    cut = {} if frame is None else {"frames": frame}
+    return Request(source, Run(settings, sigma, axes=axes, **given), cut)
 
 
 def command_line(request):

@@ -9,7 +9,7 @@ from typing import Any
 from napari_gpu_denoise._napari.loading import PANELS, is_loaded, panel_class, when_loaded
 
 
-def __getattr__(name: str) -> type | Callable[[], None]:
+def __getattr__(name: str) -> Callable[..., Any]:
     title = name.replace("_", " ").capitalize()
     if title in PANELS:
         from napari_gpu_denoise._napari.docks import opening
@@ -25,7 +25,7 @@ def __getattr__(name: str) -> type | Callable[[], None]:
 
 
 def _open_filter(name: str) -> None:
-    from napari import current_viewer
+    from napari.viewer import current_viewer
 
     from napari_gpu_denoise._napari.docks import open_panel
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import napari.viewer
@@ -33,7 +33,8 @@ def opening(title: str) -> type:
 
     class Opening(QLabel):
         def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
-            super().__init__("Loading …", minimumWidth=480)  # that the widest panel needs
+            super().__init__("Loading …")
+            self.setMinimumWidth(480)  # that the widest panel needs
             self._viewer = viewer
             QTimer.singleShot(0, lambda: when_loaded(self._replace))  # when it is docked
 
@@ -81,14 +82,14 @@ def docked(viewer: Viewer, kind: type) -> list[Any]:
     return [each for each in widgets if isinstance(each, kind)]
 
 
-def stack_on(panel: QWidget, others: list[QWidget]) -> None:
+def stack_on(panel: QWidget, others: Sequence[QWidget]) -> None:
     """Make a panel a tab of the other panels in its area of the window.
 
     napari's menus place panels below each other, which leaves each too little height.
     """
     dock = _dock_of(panel)
     window = None if dock is None else dock.parent()
-    if not isinstance(window, QMainWindow) or dock.isFloating():
+    if dock is None or not isinstance(window, QMainWindow) or dock.isFloating():
         return
     for other in map(_dock_of, others):
         if other is None or other.isFloating() or other.isHidden():

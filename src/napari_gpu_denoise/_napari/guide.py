@@ -11,7 +11,7 @@ from qtpy.QtCore import Qt, QUrl
 from qtpy.QtGui import QDesktopServices, QTextCursor, QTextDocument
 
 import napari_gpu_denoise
-from napari_gpu_denoise._napari.parts import row_of
+from napari_gpu_denoise._napari.parts import row_of, told
 
 _SIZE = (760, 720)  # pixels
 _LINK_COLOUR = re.compile(r'(<a [^>]*><span style="[^"]*color:)#[0-9a-f]+')
@@ -86,7 +86,8 @@ class Guide(QtWidgets.QDialog):
 
 def with_guide(widget: QtWidgets.QWidget, page: Callable[[], str]) -> QtWidgets.QHBoxLayout:
     """Return a row of a widget and the button that opens a page in a window of its own."""
-    button = QtWidgets.QToolButton(text="?", toolTip="Open the guide.", accessibleName="Guide")
+    button = told(QtWidgets.QToolButton(), "Open the guide.", "Guide")
+    button.setText("?")
     button.clicked.connect(lambda: Guide(button.window()).open(page()))
     layout = row_of(widget, button, shares=(1,))
     layout.setAlignment(button, Qt.AlignmentFlag.AlignTop)

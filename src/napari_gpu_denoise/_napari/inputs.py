@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from napari.layers import Image, Layer, Shapes
 from napari.viewer import Viewer
-from qtpy.QtCore import QSignalBlocker, Qt, Signal
+from qtpy.QtCore import QSignalBlocker, Signal
 from qtpy.QtWidgets import QComboBox, QLineEdit, QPushButton, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari import docks, parts, resolve
@@ -38,58 +38,18 @@ _DRAWN = RECTANGLE, FLAT
 
 
 class LayerChoice(QComboBox):
-    """A list of some of the viewer's layers."""
+    """A list of some of the viewer's layers, or of groups of them."""
 
     chosen = Signal()
 
-    def __init__(self, tip: str):
-        super().__init__(toolTip=parts.wrapped(tip))
-        self._layers: list[Layer] = []
-        parts.narrow(self)
-        self.currentIndexChanged.connect(lambda _: self.chosen.emit())
-
-    def layer(self) -> Layer | None:
-        """Return the layer chosen, or None."""
-        index = self.currentIndex()
-        return self._layers[index] if 0 <= index < len(self._layers) else None
-
-    def offer(
-        self, layers: list[Layer], keep: bool = True, names: Sequence[str] | None = None
-    ) -> None:
-        """List layers, by their names; the choice stays if it is to be kept and is among them."""
-        before = self.layer()
-        with QSignalBlocker(self):
-            self.clear()
-            self._layers = layers
-            self.addItems(names or [layer.name for layer in layers])
-            self.setCurrentIndex(layers.index(before) if keep and before in layers else 0)
-        if self.layer() is not before:
-            self.chosen.emit()
-
-    def choose(self, layer: Layer) -> None:
-        """Choose a layer of the list."""
-        self.setCurrentIndex(self._layers.index(layer))
-
-
-class LayerInput(QComboBox):
-    """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
-
-    Above them are groups of layers that can be filtered together: those that are selected, and
-    those of one file, such as its channels. At first the layers are chosen that the selection
-    stands for; with `whole_files` one of them together with the others of its file.
-    """
-
-    chosen = Signal()
-
-    def __init__(self, viewer: Viewer, tip: str, *, whole_files: bool = False):
-        super().__init__(toolTip=parts.wrapped(tip), placeholderText="No image layer")
-        self._viewer = viewer
-        self._whole_files = whole_files
+    def __init__(self, tip: str, placeholder: str):
+        super().__init__()
+        parts.told(self, tip)
+        self.setPlaceholderText(placeholder)
         self._items: list[tuple[Layer, ...]] = []
         self._last: tuple[Layer, ...] = ()
         parts.narrow(self)
         self.currentIndexChanged.connect(self._tell)
-        self.refresh()
 
     def layer(self) -> Layer | None:
         """Return the layer chosen, the first one of several, or None."""
@@ -99,6 +59,49 @@ class LayerInput(QComboBox):
         """Return all layers chosen."""
         index = self.currentIndex()
         return self._items[index] if 0 <= index < len(self._items) else ()
+
+    def choose(self, *layers: Layer) -> None:
+        """Choose layers, which are an item of the list."""
+        self.setCurrentIndex(self._items.index(layers))
+
+    def offer(self, names: Mapping[Layer, str], keep: bool = True) -> None:
+        """List layers, by names; the choice stays if it is to be kept and is among them."""
+        items = {(layer,): (name, name) for layer, name in names.items()}
+        stays = keep and self.layers() in items
+        self.fill(items, self.layers() if stays else next(iter(items), ()))
+
+    def fill(
+        self, items: Mapping[tuple[Layer, ...], tuple[str, str]], chosen: tuple[Layer, ...]
+    ) -> None:
+        """List layers, each with a text and a tooltip, and choose some of them."""
+        self.blockSignals(True)
+        self.clear()
+        self._items = list(items)
+        for text, tip in items.values():
+            parts.add_item(self, text, None, tip)
+        self.setCurrentIndex(self._items.index(chosen) if chosen in self._items else -1)
+        self.blockSignals(False)
+        self._tell()
+
+    def _tell(self, _: int = 0) -> None:
+        if self.layers() != self._last:
+            self._last = self.layers()
+            self.chosen.emit()
+
+
+class LayerInput(LayerChoice):
+    """The viewer's layers; those that cannot be filtered are shown but cannot be chosen.
+
+    Above them are groups of layers that can be filtered together: those that are selected, and
+    those of one file, such as its channels. At first the layers are chosen that the selection
+    stands for; with `whole_files` one of them together with the others of its file.
+    """
+
+    def __init__(self, viewer: Viewer, tip: str, *, whole_files: bool = False):
+        super().__init__(tip, "No image layer")
+        self._viewer = viewer
+        self._whole_files = whole_files
+        self.refresh()
 
     def choose(self, *layers: Layer) -> None:
         """Choose layers; if one is not there, or cannot be filtered, nothing changes."""
@@ -147,29 +150,16 @@ class LayerInput(QComboBox):
 
     def _show(self, chosen: tuple[Layer, ...]) -> None:
         """List the layers, and choose some of them."""
-        groups = self.groups(chosen)
-        self.blockSignals(True)
-        self.clear()
-        self._items = []
-        for layers, text in groups.items():
-            self._add(layers, text, ", ".join(each.name for each in layers))
+        items, unusable = {}, []
+        for layers, text in self.groups(chosen).items():
+            items[layers] = text, ", ".join(each.name for each in layers)
         for layer in self.listed():
             reason = source.reason_unusable(layer)
-            self._add((layer,), layer.name, reason or provenance.describe(layer) or layer.name)
-            self.model().item(self.count() - 1).setEnabled(reason is None)
-        self.setCurrentIndex(self._items.index(chosen) if chosen in self._items else -1)
-        self.blockSignals(False)
-        self._tell()
-
-    def _add(self, layers: tuple[Layer, ...], text: str, tip: str) -> None:
-        self._items.append(layers)
-        self.addItem(text)
-        self.setItemData(self.count() - 1, parts.wrapped(tip), Qt.ItemDataRole.ToolTipRole)
-
-    def _tell(self, _: int = 0) -> None:
-        if self.layers() != self._last:
-            self._last = self.layers()
-            self.chosen.emit()
+            unusable += [len(items)] if reason else []
+            items[layer,] = layer.name, reason or provenance.describe(layer) or layer.name
+        self.fill(items, chosen)
+        for row in unusable:
+            parts.disable_item(self, row)
 
 
 def attributes_in_file(layer: Image) -> dict[str, Any]:
@@ -239,8 +229,7 @@ class FileAxes(QPushButton):
 class AxesInput(QWidget):
     """Axis letters, and below them their meaning for this layer.
 
-    Where the layer does not name an axis, buttons beside the letters set the likely names. `kind`
-    is the entry of FILTERS that the axes are for, if any.
+    Where the layer does not name an axis, buttons beside the letters set the likely names.
     """
 
     #: Letters were typed or clicked.
@@ -248,13 +237,12 @@ class AxesInput(QWidget):
     #: The letters, or what they are for, have changed.
     changed = Signal()
 
-    def __init__(self, kind: Any = None):
+    def __init__(self) -> None:
         super().__init__()
-        self._kind = kind
+        self._kind: Any = None  # of filter that the axes are for, an entry of FILTERS
         #: Shape the axes are for; empty where there is no layer.
         self.shape: tuple[int, ...] = ()
-        used = "" if kind is None else " Time and slices are used only by settings that need them."
-        self.edit = QLineEdit(toolTip=parts.wrapped(_LETTERS + used), accessibleName="Axes")
+        self.edit = parts.told(QLineEdit(), _LETTERS, "Axes")
         self.caption = parts.Caption(rich=True)
         self.buttons = [QPushButton() for _ in range(_MOST_SUGGESTIONS)]
         for each in self.buttons:
@@ -316,17 +304,16 @@ class RegionInput(QWidget):
     def __init__(self, viewer: Viewer, choices: Mapping[str, str], tip: str):
         super().__init__()
         self._viewer = viewer
-        self.box = parts.narrow(parts.choice(choices, tip), 8)
-        self.box.setAccessibleName("Region")
+        self.box = parts.narrow(parts.choice(choices, tip, "Region"), 8)
         self.shapes = parts.narrow(
             LayerChoice(
                 "Shapes layer with the region: its selected shape, else the last one. For a "
-                "rotated or round shape, the upright bounding rectangle is used."
+                "rotated or round shape, the upright bounding rectangle is used.",
+                "No Shapes layer",
             ),
             8,
         )
         self.shapes.setAccessibleName("Shapes layer")
-        self.shapes.setPlaceholderText("No Shapes layer")
         self.draw_button = parts.button("Draw", "Draw a rectangle on the image, in a Shapes layer.")
         self._drawn = parts.holding(parts.row_of(self.shapes, self.draw_button, shares=(1,)))
         parts.stack(QVBoxLayout(self), (self.box, self._drawn), spacing=4)
@@ -341,7 +328,8 @@ class RegionInput(QWidget):
     def refresh(self) -> None:
         """List the Shapes layers of the viewer."""
         shapes = [each for each in self._viewer.layers if isinstance(each, Shapes)]
-        self.shapes.offer([e for e in reversed(shapes) if not provenance.is_temporary(e)])
+        lasting = [each for each in reversed(shapes) if not provenance.is_temporary(each)]
+        self.shapes.offer({each: each.name for each in lasting})
 
     def events(self) -> list[tuple[Any, Any]]:
         """Return the events of the viewer and of the Shapes layer that move the region."""

@@ -64,7 +64,7 @@ def when_loaded(act: Callable[[], None]) -> None:
         act()
         return
 
-    Loading(_load, lambda _: act(), QApplication.instance())
+    Loading(_load, lambda _: act(), QApplication.instance() or QObject())
 
 
 def _load() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import zlib
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer, Shapes
-from psygnal import evented
+from psygnal import SignalGroupDescriptor
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
@@ -24,7 +24,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.request import Run
 
-AUTO, ONE, TYPED, MEASURED = "auto", "one", "typed", "measured"
+AUTO, TYPED, MEASURED = "auto", "typed", "measured"
 WHOLE, VIEW, RECTANGLE, FLAT = "whole", "view", "rectangle", "flat"
 ONE_SIGMA = "gaussian"  # the noise that is one sigma for each channel
 
@@ -60,7 +60,7 @@ class NoiseChoice:
     @property
     def noise(self) -> str | NoiseEstimate | None:
         """The noise as filters take it; None for automatic noise, or a sigma."""
-        known = {AUTO: None, TYPED: None, ONE: ONE_SIGMA, MEASURED: self.estimate}
+        known = {AUTO: None, TYPED: None, MEASURED: self.estimate}
         return known.get(self.kind, self.kind)
 
 
@@ -91,13 +91,18 @@ class RegionChoice:
         """Whether it is all of the layer."""
         return self.kind == WHOLE
 
+    @property
+    def flat(self) -> bool:
+        """Whether it is a shape that holds no object."""
+        return self.kind == FLAT
+
     def part(self, layer: Image, axes: str, dims: Dims) -> Part:
         """Return the part of a layer that this is; raises `LayerError` if there is none."""
         if self.whole:
             return part_of(axes, finest(layer).shape)
         if self.kind == VIEW:
             return in_view(layer, axes, dims)
-        return in_rectangle(layer, axes, dims, self.shapes, one_plane=self.kind == FLAT)
+        return in_rectangle(layer, axes, dims, self.shapes, one_plane=self.flat)
 
 
 @dataclass(frozen=True)
@@ -115,12 +120,12 @@ class Options:
     alone: frozenset[str] = frozenset()
 
 
-@evented
 @dataclass(eq=False)
 class PanelModel:
     """What a panel is set to; widgets show its fields and set them.
 
-    `settings` are those of the filter, or the error of settings that conflict.
+    `settings` are those of the filter, or the error of settings that conflict; None stands for what
+    is recommended.
     """
 
     layers: tuple[Image, ...] = ()
@@ -129,6 +134,7 @@ class PanelModel:
     noise: NoiseChoice = field(default_factory=NoiseChoice)
     settings: Filter | DenoiseError | None = None
     options: Options = field(default_factory=Options)
+    events: ClassVar[SignalGroupDescriptor] = SignalGroupDescriptor()
 
     @property
     def device(self) -> int | str | None:
@@ -164,11 +170,13 @@ class LayerNoise(NoiseMemory):
 class Known:
     """What is known of a layer, in all panels: what was typed or measured, while it is true.
 
-    `axes` are letters typed for it, `noise` is an estimate handed to the panel of a filter.
+    `axes` are letters typed for it, `noise` is an estimate handed to the panel of a filter, and
+    `made_by` the key of the run that it is a result of.
     """
 
     axes: str | None = None
     noise: NoiseChoice | None = None
+    made_by: Any = None
     _data: Any = None  # a weak reference
     _sample: int = 0
     _memories: dict[Any, LayerNoise] = field(default_factory=dict)
@@ -203,7 +211,8 @@ def memory_for(layer: Image, run: Run) -> NoiseMemory | None:
     """Return the memory of the noise that a run of a layer would measure; None if it is given."""
     if run.sigma is not None or run.noise not in (None, ONE_SIGMA):
         return None
-    return memory_of(layer, run.noise or "auto", run.axes, run.correct, run.nonfinite, run.device)
+    model = AUTO if run.noise is None else ONE_SIGMA
+    return memory_of(layer, model, run.axes, run.correct, run.nonfinite, run.device)
 
 
 def _checksum(data: np.ndarray) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from napari.layers import Layer
@@ -11,13 +12,13 @@ from napari.utils.notifications import notification_manager, show_error
 from napari.viewer import Viewer
 from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QSize, Qt
-from qtpy.QtGui import QAction, QKeySequence, QShowEvent
+from qtpy.QtGui import QAction, QKeySequence, QShortcut, QShowEvent
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.inputs import AxesInput, LayerInput
-from napari_gpu_denoise._napari.layers.source import Source, capture, finest
+from napari_gpu_denoise._napari.inputs import AxesInput, LayerInput, RegionInput
+from napari_gpu_denoise._napari.layers.source import finest
 from napari_gpu_denoise._napari.model import PanelModel, known_of
-from napari_gpu_denoise._napari.parts import WIDTH, Caption, Scrolled, button, settling_timer, stack
+from napari_gpu_denoise._napari.parts import Caption, Scrolled, button, settling_timer, stack
 from napari_gpu_denoise._napari.resolve import axes_of
 from napari_gpu_denoise._napari.wording import REMEDIES, in_panel
 from napari_gpu_denoise.errors import DenoiseError, Note
@@ -39,6 +40,8 @@ class Panel(QtWidgets.QWidget):
     out_of_memory: ClassVar[str]
     #: Whether errors are notifications of napari, too.
     aloud: ClassVar[bool] = False
+    #: Pixels in which every row has room beside its label.
+    least_width: ClassVar[int] = 380
     #: What to do, by the codes of errors and notes.
     remedies: ClassVar[Mapping[str, str]] = REMEDIES
 
@@ -89,7 +92,8 @@ class Panel(QtWidgets.QWidget):
         layout.setContentsMargins(8, 8, 8, 8)
         layout.addWidget(Scrolled(inside), 1)
         layout.addLayout(grid)
-        stack(QtWidgets.QVBoxLayout(self), (), spacing=0)
+        self._outer = QtWidgets.QVBoxLayout(self)
+        stack(self._outer, (), spacing=0)
         self.setSizePolicy(
             QtWidgets.QSizePolicy.Policy.Preferred, QtWidgets.QSizePolicy.Policy.Expanding
         )
@@ -97,7 +101,7 @@ class Panel(QtWidgets.QWidget):
     def sizeHint(self) -> QSize:
         """Return a width at which rows are readable."""
         hint = self._content.sizeHint()
-        return QSize(max(hint.width(), WIDTH), hint.height())
+        return QSize(max(hint.width(), self.least_width), hint.height())
 
     def showEvent(self, event: QShowEvent) -> None:
         """Show the controls, in a step of their own."""
@@ -109,7 +113,7 @@ class Panel(QtWidgets.QWidget):
             self._showing.start()
 
     def _put_in(self) -> None:
-        self.layout().addWidget(self._content)
+        self._outer.addWidget(self._content)
 
     def changeEvent(self, event: QEvent) -> None:
         """Stop when the panel is taken out of its dock, which is how napari closes it."""
@@ -138,7 +142,7 @@ class Panel(QtWidgets.QWidget):
     def run_on_return(self, act: Callable[[], None]) -> None:
         """Act on the key Return anywhere in the panel, and on Enter."""
         for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            shortcut = QtWidgets.QShortcut(QKeySequence(key), self)
+            shortcut = QShortcut(QKeySequence(key), self)
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(act)
 
@@ -162,58 +166,49 @@ class Panel(QtWidgets.QWidget):
         shown, _, _ = self.status.text().rpartition(" <a")
         self.status.setText(f"{shown} {html.escape(self.details)}")
 
-    def show_error(self, error: Exception, *, quiet: bool = False) -> None:
-        """Show an error in the panel, unless `quiet` aloud; a bug is always reported to napari."""
+    def show_error(self, error: Exception) -> None:
+        """Show an error in the panel; a bug is always reported to napari."""
         if not isinstance(error, (DenoiseError, MemoryError)):
             self.say(f"Internal error: {error!r}. Please report it.", self.failed)
             notification_manager.receive_error(type(error), error, error.__traceback__)
             return
         sentence = self.worded(error) if isinstance(error, DenoiseError) else self.out_of_memory
         self.say(sentence, self.failed)
-        if self.aloud and not quiet:
+        if self.aloud:
             show_error(sentence)
 
     def worded(self, message: DenoiseError | Note | str) -> str:
         """Return an error or a note in terms of the controls of the panel."""
         return in_panel(message, self.remedies)
 
-    def add_code_button(self, of: str) -> None:
-        """Make the button whose menu copies `python_code` and `command_line` `of` something."""
+    def add_code_button(
+        self,
+        of: str,
+        python: Callable[[], str],
+        command: Callable[[], tuple[str, list[str]]] | None = None,
+    ) -> None:
+        """Make the button whose menu copies code `of` something.
+
+        `command` returns a command line, and remarks on its differences. Both raise `DenoiseError`
+        where there is no such code.
+        """
         self.copy_button = button("Copy", f"Copy code {of}.")
         menu = QtWidgets.QMenu(self.copy_button)
-        self.python_action = menu.addAction("Python call", self.copy_python)
-        self.command_action = menu.addAction("Command line", self.copy_command)
+        copy = partial(self._copy, lambda: (python(), []), _PYTHON_COPIED)
+        self.python_action = menu.addAction("Python call", copy)
+        if command is not None:
+            copy = partial(self._copy, command, "Command line copied.")
+            self.command_action = menu.addAction("Command line", copy)
         self.copy_button.setMenu(menu)
 
-    def python_code(self) -> str:
-        """Return equivalent Python code; raises `DenoiseError` where there is none."""
-        raise NotImplementedError
-
-    def command_line(self) -> tuple[str, list[str]]:
-        """Return an equivalent command line, and remarks on its differences."""
-        raise NotImplementedError
-
-    def copy_python(self) -> None:
-        """Put equivalent Python code on the clipboard."""
-        self._copy(lambda: (self.python_code(), [_PYTHON_COPIED]))
-
-    def copy_command(self) -> None:
-        """Put the equivalent command line on the clipboard."""
-
-        def code() -> tuple[str, list[str]]:
-            text, remarks = self.command_line()
-            return text, ["Command line copied.", *remarks]
-
-        self._copy(code)
-
-    def _copy(self, code: Callable[[], tuple[str, list[str]]]) -> None:
+    def _copy(self, code: Callable[[], tuple[str, list[str]]], said: str) -> None:
         try:
-            text, sentences = code()
+            text, remarks = code()
         except DenoiseError as error:
             self.show_error(error)
             return
         QtWidgets.QApplication.clipboard().setText(text)
-        self.say(" ".join(sentences))
+        self.say(" ".join((said, *remarks)))
 
 
 def _disconnect(connected: list[tuple[Any, Callable]]) -> None:
@@ -232,8 +227,6 @@ class LayerPanel(Panel):
         super().__init__(viewer)
         self.model = PanelModel()
         self.layer = self.layer_input(self._viewer, tip, whole_files=whole_files)
-        self.axes = AxesInput()
-        self.axes.edited.connect(self._on_edited)
         selection = self._viewer.layers.selection.events.changed
         self.follow("selection", [(selection, self.layer.refresh)])
 
@@ -242,23 +235,53 @@ class LayerPanel(Panel):
         """Follow the viewer's layers."""
         self.layer.refresh()
 
+
+class ImagePanel(LayerPanel):
+    """A panel that works on a region of layers, with the axes that it is told."""
+
+    def __init__(
+        self,
+        viewer: Viewer,
+        tip: str,
+        regions: Mapping[str, str],
+        region_tip: str,
+        *,
+        whole_files: bool = False,
+    ):
+        super().__init__(viewer, tip, whole_files=whole_files)
+        self.axes = AxesInput()
+        self.region = RegionInput(self._viewer, regions, region_tip)
+        self.axes.edited.connect(self._on_edited)
+        self.axes.changed.connect(self._take_axes)
+        self.region.changed.connect(self._follow_region)
+        self.region.shapes.chosen.connect(self._follow_region)
+        self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
+
+    def reset_choices(self, event: object = None) -> None:
+        """Follow the viewer's layers."""
+        super().reset_choices(event)
+        self.region.refresh()
+
     def choose(self, *layers: Layer) -> None:
         """Choose layers, with their axes as another panel has them."""
         self.layer.choose(*layers)
         self.offer_axes()
 
-    def captured(self) -> Source:
-        """Return the layer as it is now; raises `LayerError` if there is no usable one."""
-        taken = capture(self.layer.layer())
-        if tuple(taken.data.shape) != self.axes.shape:
-            self.offer_axes()
-        return taken
+    def _take_axes(self) -> None:
+        self.model.axes = self.axes.letters()
+
+    def _follow_region(self, event: object = None) -> None:
+        """Follow the Shapes layer and the view, where the region is there."""
+        self.model.region = self.region.region()
+        self.follow("region", () if self.model.region.whole else self.region.events())
 
     def offer_axes(self, event: object = None) -> None:
         """Show the axes of the layer, and follow its labels, and the viewer's."""
         layer, shown = self.layer.layer(), self._viewer.dims
-        events = [(shown.events.axis_labels, self._follow_labels)]
-        events += [] if layer is None else [(layer.events.axis_labels, self._take_labels)]
+        events: list[tuple[Any, Callable]] = [(shown.events.axis_labels, self._follow_labels)]
+        if layer is not None:
+            events.append((layer.events.axis_labels, self._take_labels))
+            events.append((layer.events.data, self._on_data))
         self.follow("labels", events)
         self.axes.of_file.offer(layer)
         if layer is None:
@@ -270,6 +293,10 @@ class LayerPanel(Panel):
         """Follow new labels of the layer, which replace the letters typed before."""
         known_of(self.layer.layer()).axes = None
         self.offer_axes()
+
+    def _on_data(self, event: object = None) -> None:
+        if tuple(finest(self.layer.layer()).shape) != self.axes.shape:
+            self.offer_axes()
 
     def _follow_labels(self, event: object = None) -> None:
         layer, labels = self.layer.layer(), self._viewer.dims.axis_labels

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable, Sequence
-from itertools import zip_longest
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QObject, QSize, Qt, QTimer
 from qtpy.QtGui import QKeyEvent, QResizeEvent
 
-WIDTH = 380  # pixels in which every row of a panel has room beside its label
 _BORDER = 2  # pixels that napari's theme puts around
+
+Told = TypeVar("Told", bound=QtWidgets.QWidget)
+Box = TypeVar("Box", bound=QtWidgets.QComboBox)
 
 
 def wrapped(text: str) -> str:
     """Return a tooltip that Qt breaks into lines; it shows plain text as one long line."""
     return f"<qt>{html.escape(text)}</qt>"
+
+
+def told(widget: Told, tip: str = "", name: str = "") -> Told:
+    """Give a widget a tooltip, and the name that a screen reader says; return it."""
+    widget.setToolTip(wrapped(tip) if tip else "")
+    widget.setAccessibleName(name)
+    return widget
 
 
 class Caption(QtWidgets.QLabel):
@@ -50,13 +58,13 @@ class Caption(QtWidgets.QLabel):
 
 def button(text: str, tip: str, act: Callable[[], Any] | None = None) -> QtWidgets.QPushButton:
     """Return a button with a tooltip, and what a click does."""
-    made = QtWidgets.QPushButton(text, toolTip=wrapped(tip))
+    made = told(QtWidgets.QPushButton(text), tip)
     if act is not None:
         made.clicked.connect(lambda: act())
     return made
 
 
-def narrow(box: QtWidgets.QComboBox, characters: int = 12) -> QtWidgets.QComboBox:
+def narrow(box: Box, characters: int = 12) -> Box:
     """Allow a list to be narrower than its longest item."""
     box.setSizeAdjustPolicy(
         QtWidgets.QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
@@ -71,6 +79,11 @@ def add_item(box: QtWidgets.QComboBox, text: str, value: Any, tip: str) -> None:
     box.setItemData(box.count() - 1, wrapped(tip), Qt.ItemDataRole.ToolTipRole)
 
 
+def disable_item(box: QtWidgets.QComboBox, row: int) -> None:
+    """Show an item of a list that cannot be chosen."""
+    box.setItemData(row, 0, Qt.ItemDataRole.UserRole - 1)
+
+
 def row_of(
     *widgets: QtWidgets.QWidget, spacing: int = 6, shares: Sequence[int] = (), before: bool = False
 ) -> QtWidgets.QHBoxLayout:
@@ -78,12 +91,13 @@ def row_of(
 
     `shares` are those that the first ones take of the width; `before` keeps the left side free.
     """
-    layout = QtWidgets.QHBoxLayout(spacing=spacing)
+    layout = QtWidgets.QHBoxLayout()
+    layout.setSpacing(spacing)
     layout.setContentsMargins(0, 0, 0, 0)
     if before:
         layout.addStretch(1)
-    for widget, share in zip_longest(widgets, shares, fillvalue=0):
-        layout.addWidget(widget, share)
+    for number, widget in enumerate(widgets):
+        layout.addWidget(widget, shares[number] if number < len(shares) else 0)
     return layout
 
 
@@ -109,9 +123,9 @@ def stack(
             layout.addWidget(each)
 
 
-def choice(items: dict[str, Any], tip: str) -> QtWidgets.QComboBox:
+def choice(items: Mapping[str, Any], tip: str, name: str = "") -> QtWidgets.QComboBox:
     """Return a drop-down list of texts and their values."""
-    box = QtWidgets.QComboBox(toolTip=wrapped(tip))
+    box = told(QtWidgets.QComboBox(), tip, name)
     for text, value in items.items():
         box.addItem(text, value)
     return box
@@ -128,14 +142,18 @@ def progress_bar() -> QtWidgets.QProgressBar:
 
 def settling_timer(parent: QObject, milliseconds: int, act: Callable[[], Any]) -> QTimer:
     """Return a timer that acts once, a while after it was last started."""
-    timer = QTimer(parent, singleShot=True, interval=milliseconds)
+    timer = QTimer(parent)
+    timer.setSingleShot(True)
+    timer.setInterval(milliseconds)
     timer.timeout.connect(act)
     return timer
 
 
 def ruler() -> QtWidgets.QFrame:
     """Return a horizontal line between parts of a form."""
-    return QtWidgets.QFrame(frameShape=QtWidgets.QFrame.Shape.HLine)
+    line = QtWidgets.QFrame()
+    line.setFrameShape(QtWidgets.QFrame.Shape.HLine)
+    return line
 
 
 def form_layout(rows: dict[str, QtWidgets.QWidget] | None = None) -> QtWidgets.QFormLayout:
@@ -159,7 +177,8 @@ class Section(QtWidgets.QWidget):
         super().__init__()
         # The arrow is part of the text: an icon would keep the colour of the previous theme.
         self._title, self._content = title, holding(form)
-        self.title_button = QtWidgets.QPushButton(checkable=True, accessibleName=title)
+        self.title_button = told(QtWidgets.QPushButton(), name=title)
+        self.title_button.setCheckable(True)
         # Flat in both states; a checked button of napari's theme is as bright as a selection.
         self.title_button.setStyleSheet(
             "QPushButton { text-align: left; border: none; background: transparent; }"
@@ -187,16 +206,17 @@ class Scrolled(QtWidgets.QScrollArea):
         self.setFrameShape(QtWidgets.QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setWidget(inside)
+        self._inside = inside
 
     def minimumSizeHint(self) -> QSize:
         """Return the width of the content beside a scroll bar, and a few lines of height."""
-        width = self.widget().minimumSizeHint().width()
+        width = self._inside.minimumSizeHint().width()
         bar = self.verticalScrollBar().sizeHint().width()
         return QSize(width + bar + _BORDER, super().minimumSizeHint().height())
 
     def sizeHint(self) -> QSize:
         """Return the size at which nothing is scrolled."""
-        return QSize(self.minimumSizeHint().width(), self.widget().sizeHint().height())
+        return QSize(self.minimumSizeHint().width(), self._inside.sizeHint().height())
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Update the layout when the content needs another width, as after a new theme."""
@@ -213,7 +233,7 @@ class WheelGuard(QObject):
         widget.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         widget.installEventFilter(self)
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, watched: Any, event: QEvent) -> bool:
         """Pass wheel events of controls without focus to the scroll area."""
         if event.type() == QEvent.Type.Wheel and not watched.hasFocus():
             event.ignore()
@@ -230,6 +250,8 @@ class DecimalComma(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Replace the key."""
+        if not isinstance(event, QKeyEvent):
+            return super().eventFilter(watched, event)
         if event.type() == QEvent.Type.KeyPress and event.text() == ",":
             point = QKeyEvent(event.type(), Qt.Key.Key_Period, event.modifiers(), ".")
             QtWidgets.QApplication.sendEvent(watched, point)

@@ -14,7 +14,7 @@ from napari.components import Dims
 from napari.layers import Image, Layer
 
 from napari_gpu_denoise._napari.layers import provenance, source
-from napari_gpu_denoise._napari.layers.regions import part_of
+from napari_gpu_denoise._napari.layers.regions import part_of, without_alpha
 from napari_gpu_denoise._napari.layers.results import shines_through
 from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
@@ -61,14 +61,12 @@ class Problem:
 class Resolved:
     """What a panel would do as it is set: the runs, one for each layer, and what they mean.
 
-    `what` names in words what is filtered, where that is not simply the layer. `hidden` are the
-    layers that a preview replaces: every version of what is previewed that would be seen with it.
+    `what` names in words what is filtered, where that is not simply the layer.
     """
 
     layers: tuple[Image, ...]
     requests: tuple[Request, ...]
     what: str
-    hidden: tuple[Layer, ...]
 
     @property
     def key(self) -> Any:
@@ -79,8 +77,9 @@ class Resolved:
     def remark(self) -> str:
         """What is odd about the settings, in a sentence; empty for nothing."""
         for each in self.requests:
-            dtype, sigma = np.dtype(each.source.data.dtype), each.run.sigma
-            if sigma is not None and dtype.kind in "iu" and np.max(sigma) > np.iinfo(dtype).max:
+            dtype, given = np.dtype(each.source.data.dtype), each.run.sigma
+            sigma = 0.0 if given is None or callable(given) else np.max(given)
+            if dtype.kind in "iu" and sigma > np.iinfo(dtype).max:
                 return "Sigma is larger than any grey level: hardly anything will be left. "
         return ""
 
@@ -93,20 +92,21 @@ class Resolved:
         return f"{self.remark}Takes {time_in_words(seconds)}.{compiling}"
 
 
-def resolve(model: PanelModel, layers: Sequence[Layer], dims: Dims) -> Resolved | Problem:
+def resolve(model: PanelModel, dims: Dims) -> Resolved | Problem:
     """Return what a panel would do to the layers that it is set to, or why it cannot.
 
-    `layers` are all of the viewer, `dims` what it shows.
+    `dims` are what the viewer shows.
     """
     try:
         if not model.layers:
             raise source.no_layer()
         if isinstance(model.settings, DenoiseError):
             raise model.settings
-        requests = tuple(request_of(model, each, model.settings, dims) for each in model.layers)
+        settings = model.settings or Recommended()
+        requests = tuple(request_of(model, each, settings, dims) for each in model.layers)
     except DenoiseError as error:
         return Problem(error)
-    return Resolved(model.layers, requests, _what(model, requests), hidden_by(model.layers, layers))
+    return Resolved(model.layers, requests, _what(model, requests))
 
 
 def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) -> Request:
@@ -115,16 +115,17 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     shape = tuple(taken.data.shape)
     context = Context(axes, (*shape[:-1], 3) if taken.alpha else shape)
     if isinstance(settings, Recommended):
-        settings = advice_on(look_at(model, layer, dims)).filter
-    if "voxel" in settings.as_dict() and not settings.voxel:
+        settings = advice_on(measurement(model, layer, dims)).filter
+    if not getattr(settings, "voxel", True):
         settings = replace(settings, voxel=source.voxel_of(layer, axes))
     run = model.run(settings, axes, context.channels)
-    alone = {letter: place_alone(model, layer, axes, letter, dims) for letter in _ALONE}
-    spans: dict[str, slice] = {}
+    cut: dict[str, Any] = {}
+    for letter in sorted(model.options.alone & set(axes)):
+        cut[f"{_ALONE[letter]}s"] = place_alone(layer, axes, letter, dims)
     if not model.region.whole:
         index = model.region.part(layer, axes, dims).index
-        spans = {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
-    request = Request(taken, run, alone["T"], alone["Z"], memory_for(layer, run), **spans)
+        cut |= {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
+    request = Request(taken, run, cut, memory_for(layer, run))
     if isinstance(settings, Subspace) and not request.cut:
         settings.axis_of(axes)
     else:
@@ -148,12 +149,21 @@ class NotLookedAt(LayerError):
     """Which filter suits a layer is not known yet."""
 
 
-def look_at(model: PanelModel, layer: Image, dims: Dims) -> NoiseRequest:
-    """Return the request to find out which filter suits all of a layer, whatever is corrected."""
+def measurement(
+    model: PanelModel, layer: Image, dims: Dims, kind: str = AUTO, *, whole: bool = True
+) -> NoiseRequest:
+    """Return the request to measure noise of a kind in all of a layer, or the region of a panel.
+
+    By that in all of it a filter is recommended. The memory is that of runs which correct nothing
+    first. Raises `DenoiseError` if it does not fit.
+    """
     taken, axes = source.capture(layer), axes_for(model, layer, dims)
-    part = part_of(axes, tuple(taken.data.shape))
+    shape, region = tuple(taken.data.shape), model.region
+    part = part_of(axes, shape) if whole else region.part(layer, axes, dims)
+    part = without_alpha(part, shape) if taken.alpha else part
     memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
-    return NoiseRequest(taken, axes, part, AUTO, False, model.device, memory)
+    flat = region.flat and not whole
+    return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)
 
 
 def advice_on(request: NoiseRequest) -> Advice:
@@ -216,7 +226,7 @@ def channels_in_words(layers: Sequence[Image]) -> str:
     origin = provenance.file_origin(layers[0].metadata)
     what = "layers" if origin is None or origin.split is None else "channels"
     number = "Both" if len(layers) == 2 else f"All {len(layers)}"
-    return f"{number} {what} of {Path(source.file_of(layers[0])).name}"
+    return f"{number} {what} of {Path(str(source.file_of(layers[0]))).name}"
 
 
 def versions_of(layer: Layer, layers: Iterable[Layer]) -> tuple[Layer, ...]:
@@ -338,13 +348,8 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     return ". BM4D filters all slices of a volume together." * (alone and volume)
 
 
-def place_alone(model: PanelModel, layer: Image, axes: str, letter: str, dims: Dims) -> int | None:
-    """Return the place along an axis that is filtered alone; None for all of them.
-
-    Raises `LayerError` if the viewer shows no single one.
-    """
-    if letter not in model.options.alone or letter not in axes:
-        return None
+def place_alone(layer: Image, axes: str, letter: str, dims: Dims) -> int:
+    """Return the place along an axis to filter alone; raises `LayerError` if none is shown."""
     place, word = source.place_shown(layer, axes, dims, letter), _ALONE[letter]
     if place is None:
         raise LayerError(

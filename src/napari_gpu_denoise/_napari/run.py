@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise._napari.layers import arrays
-from napari_gpu_denoise._napari.layers.arrays import at
 from napari_gpu_denoise._napari.layers.provenance import SOURCE, name_of
 from napari_gpu_denoise._napari.layers.regions import Part
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise._napari.layers.source import Source
+from napari_gpu_denoise._napari.model import LayerNoise
 from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
-from napari_gpu_denoise.assessment.recommend import models_in_words
+from napari_gpu_denoise.assessment.recommend import models_in_words, noise_in_words
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.levels import convert, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
-from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
+from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run import denoise
 from napari_gpu_denoise.run.noise import NoiseMemory
@@ -34,45 +34,44 @@ from napari_gpu_denoise.run.request import Run
 class Request:
     """All that a run needs: the layer, what to do, and which part of it.
 
-    It holds no napari or Qt objects. Without `frame` and `slice`, places along T and Z, and without
-    `rows` and `columns` everything is filtered. Axes are named in `run`. `memory` is what is known
-    of noise that is found automatically.
+    It holds no napari or Qt objects. `cut` is what is filtered along axes that are not filtered
+    whole, as arguments of `denoise`. Axes are named in `run`. `memory` is what is known of noise
+    that is found automatically.
     """
 
     source: Source
     run: Run
-    frame: int | None = None
-    slice: int | None = None
+    cut: dict[str, Any] = field(default_factory=dict)
     memory: NoiseMemory | None = None
-    rows: slice | None = None
-    columns: slice | None = None
+
+    @property
+    def axes(self) -> str:
+        """The letters of the axes of the layer."""
+        return (self.run.axes or "").upper()
 
     @property
     def time(self) -> int | None:
         """The axis of time, if it is longer than one frame."""
-        axis = self.run.axes.find("T")
+        axis = self.axes.find("T")
         return axis if axis >= 0 and self.source.data.shape[axis] > 1 else None
 
     @property
     def alone(self) -> dict[str, int]:
         """The frame and the slice that are filtered alone, by the words for them."""
-        chosen = {"frame": self.frame, "slice": self.slice}
-        return {word: place for word, place in chosen.items() if place is not None}
+        return {name[:-1]: at for name, at in self.cut.items() if isinstance(at, int)}
 
     @property
-    def cut(self) -> dict[str, int | slice]:
-        """What is filtered along axes that are not filtered whole, as arguments of `denoise`."""
-        found = {f"{word}s": place for word, place in self.alone.items()}
-        spans = {"rows": self.rows, "columns": self.columns}
-        return found | {name: span for name, span in spans.items() if span is not None}
+    def spans(self) -> dict[str, list[int]]:
+        """Start and stop of the rows and columns that are filtered alone."""
+        cut = self.cut.items()
+        return {name: [at.start, at.stop] for name, at in cut if isinstance(at, slice)}
 
     @property
     def places(self) -> dict[int, slice]:
-        """The same by axis."""
-        axes = self.run.axes.upper()
+        """What is filtered along axes that are not filtered whole, by axis."""
         return {
-            axes.index(denoise.CUT[name]): one if isinstance(one, slice) else slice(one, one + 1)
-            for name, one in self.cut.items()
+            self.axes.index(denoise.CUT[name]): at if isinstance(at, slice) else slice(at, at + 1)
+            for name, at in self.cut.items()
         }
 
     @property
@@ -98,6 +97,11 @@ class Request:
         return self.source.identity, self.run, *self.cut.items()
 
     @property
+    def run_key(self) -> tuple[Any, ...]:
+        """What is done to which pixels of a layer, wherever: results of the same are alike."""
+        return self.source.identity, self.run, self.memory
+
+    @property
     def name(self) -> str:
         """The name of the result."""
         known = {"filter": self.run.filter.name, "settings": self.run.filter.as_dict()}
@@ -119,7 +123,7 @@ class NoiseRequest:
     model: str
     flat: bool
     device: int | str | None
-    memory: NoiseMemory
+    memory: LayerNoise
 
 
 @dataclass(frozen=True)
@@ -163,16 +167,12 @@ def _with_alpha(
     """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
     data, index = request.source.data, request.index
     if out is not None:
-        t = request.run.axes.find("T")
-        frames = (slice(k, k + 1) for k in range(data.shape[t]))
-        axis = max(t, 0)
-        whole = index[axis]
-        for some in frames if t >= 0 else arrays.cuts(data, 0):
-            start, stop = max(some.start, whole.start), min(some.stop, whole.stop)
+        first = index[0].start
+        for some in arrays.cuts(data, 0):
+            start, stop = max(some.start, first), min(some.stop, index[0].stop)
             if start < stop:
-                part = (*index[:axis], slice(start, stop), *index[axis + 1 :])
-                where = at(axis, slice(start - whole.start, stop - whole.start))
-                convert(np.asarray(data[part])[..., 3:], out[where][..., 3:])
+                part = np.asarray(data[(slice(start, stop), *index[1:])])
+                convert(part[..., 3:], out[start - first : stop - first, ..., 3:])
         return out
     given = (data if image is None else image)[index]
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
@@ -218,8 +218,8 @@ def _noise(record: Record, request: Request) -> tuple[str, str]:
     if words:
         kind = models_in_words([NoiseModel.from_dict(each) for each in record.noise])
         known = request.run.noise if request.memory is None else request.memory.estimate
-        if isinstance(known, NoiseEstimate) and known.log_speckle:
-            kind = LOG_SPECKLE
+        if isinstance(known, NoiseEstimate):
+            kind = noise_in_words(known)
         words = f"{words[:1].upper()}{words[1:]}"
         return f"{kind[:1].upper()}{kind[1:]} ({how}).", f"{words}."
     return (f"Noise {sigma} grey levels ({how})." if sigma else f"Sigma {record.sigma_source}."), ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-from dataclasses import fields
 from typing import Any
 
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
@@ -15,6 +14,7 @@ from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
 
@@ -29,7 +29,7 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result.
     """
     run, alpha = request.run, request.source.alpha
-    given = {**noise_argument(run), **axes_argument(run.axes)}
+    given = {**noise_argument(run), **axes_argument(request.axes)}
     chosen = run.filter.as_arguments()
     common = common_arguments(run)
     image, numpy, rest = "image", "", ""
@@ -44,14 +44,10 @@ def python_call(request: Request) -> str:
         given |= chosen | common
         call = f"{run.filter.name}({image}{arguments(given)})"
     else:
-        given |= {name: _span(at) for name, at in request.cut.items()} | common
+        given |= request.cut | common
         call = f"denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
     head = f"{IMPORT}{numpy}\n{image_of(request.source)}"
     return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
-
-
-def _span(at: int | slice) -> Any:
-    return Code(f"slice({at.start}, {at.stop})") if isinstance(at, slice) else at
 
 
 def constructor(settings: Any) -> str:
@@ -64,7 +60,7 @@ def constructor(settings: Any) -> str:
 def _adding(request: Request) -> str:
     """Return lines that add the result as a layer, where its source lies and looking like it."""
     source, where = request.source, ", ".join(map(repr, PLACE))
-    given = {"name": request.name}
+    given: dict[str, Any] = {"name": request.name}
     looks = ("blending",) if source.attributes.get("rgb") else _LOOKS
     given |= {name: Code(f"layer.{name}") for name in looks}
     if source.attributes.get("rgb"):
@@ -81,16 +77,17 @@ def noise_argument(run: Run) -> dict[str, Any]:
     """Return the argument for the noise of a run; none where it is automatic."""
     if run.sigma is not None:
         return {"sigma": run.sigma}
-    if run.noise is None:
-        return {}
-    return {"noise": run.noise if isinstance(run.noise, str) else model_code(run.noise.models)}
+    if isinstance(run.noise, NoiseEstimate):
+        return {"noise": model_code(run.noise.models)}
+    return {} if run.noise is None else {"noise": run.noise}
 
 
 def common_arguments(run: Run) -> dict[str, Any]:
     """Return the arguments of a run that all filters take, where they are not the defaults."""
-    correct = run.correct and run.correct.as_argument()
+    correct = parse_correction(run.correct)
     dtype = run.dtype and str(run.dtype)
-    given = {"dtype": dtype, "nonfinite": run.nonfinite, "correct": correct}
+    given = {"dtype": dtype, "nonfinite": run.nonfinite}
+    given["correct"] = correct and correct.as_argument()
     given["device"] = run.device
     given = {name: value for name, value in given.items() if value not in (None, "raise")}
     return given if run.sigma_factor == 1 else {**given, "sigma_factor": run.sigma_factor}
@@ -114,7 +111,7 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         remarks.append(f"{known} already exists and is kept unless you add --overwrite.")
     axes, other = "", None if path is None else _other_axes(path, request)
     if other is None:
-        axes = request.source.axes_of_file(run.axes)
+        axes = request.source.axes_of_file(request.axes)
     else:
         remarks.append(f"It filters the whole file, whose axes are {other}.")
     if request.source.split is not None:
@@ -161,14 +158,13 @@ def _other_axes(path: str, request: Request) -> str | None:
 
 def noise_option(run: Run) -> list[str]:
     """Return the option for the noise; a model is measured again, except for one sigma."""
-    sigma, noise = run.sigma, run.noise
-    if sigma is None and noise is None:
-        return []
-    if sigma is None and isinstance(noise, str):
-        return ["--noise", noise]
-    if sigma is None and not noise.models[0].is_one_sigma():
-        return ["--noise", noise.name]
-    given = noise.sigma if sigma is None else sigma
+    given, noise = run.sigma, run.noise
+    if given is None and isinstance(noise, NoiseEstimate):
+        if not noise.models[0].is_one_sigma():
+            return ["--noise", noise.name]
+        given = noise.sigma
+    if given is None:
+        return [] if noise is None else ["--noise", str(noise)]
     return ["--sigma", ",".join(map(str, given)) if isinstance(given, tuple) else str(given)]
 
 
@@ -217,11 +213,7 @@ def axes_argument(axes: str) -> dict[str, str]:
 
 def model_code(models: tuple[NoiseModel, ...]) -> Code:
     """Return noise models as code: one, or a tuple of one per channel."""
-    codes = []
-    for model in models:
-        values = {each.name: (getattr(model, each.name), each.default) for each in fields(model)}
-        given = {name: value for name, (value, default) in values.items() if value != default}
-        codes.append(f"gd.{type(model).__name__}({arguments(given).removeprefix(', ')})")
+    codes = [f"gd.{model!r}" for model in models]
     return Code(codes[0] if len(codes) == 1 else f"({', '.join(codes)})")
 
 

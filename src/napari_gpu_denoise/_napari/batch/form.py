@@ -13,7 +13,8 @@ from qtpy.QtCore import Signal
 from napari_gpu_denoise._napari import parts, snippets
 from napari_gpu_denoise._napari.batch.rows import Row
 from napari_gpu_denoise._napari.denoise.form import FilterChoice, without_image
-from napari_gpu_denoise._napari.denoise.options import NoiseInput, RunOptions
+from napari_gpu_denoise._napari.denoise.options import RunOptions
+from napari_gpu_denoise._napari.model import PanelModel
 from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
@@ -50,22 +51,15 @@ class BatchForm(QtWidgets.QWidget):
     def __init__(self) -> None:
         super().__init__()
         tip = "Folder for the results, created if necessary. Each has the name of its file."
-        self.output = QtWidgets.QLineEdit(
-            accessibleName="Results in",
-            placeholderText="folder for the results",
-            toolTip=parts.wrapped(tip),
-        )
-        self.existing = parts.choice(_EXISTING, _EXISTING_TIP)
-        self.existing.setAccessibleName("Existing results")
+        self.output = parts.told(QtWidgets.QLineEdit(), tip, "Results in")
+        self.output.setPlaceholderText("folder for the results")
+        self.existing = parts.choice(_EXISTING, _EXISTING_TIP, "Existing results")
         self.filter = FilterChoice(_FILTER_TIP, _ALL_AXES)
-        self.axes = QtWidgets.QLineEdit(
-            accessibleName="Axes",
-            placeholderText="read from each file",
-            toolTip=parts.wrapped(_AXES_TIP),
-        )
-        noise = NoiseInput("The noise of each file is measured before it is filtered.")
-        noise.button.hide()  # measures a layer
-        self.options = RunOptions(self, noise, "file")
+        self.axes = parts.told(QtWidgets.QLineEdit(), _AXES_TIP, "Axes")
+        self.axes.setPlaceholderText("read from each file")
+        automatic = "The noise of each file is measured before it is filtered."
+        self.options = RunOptions(self, PanelModel(), "file", automatic)
+        self.options.noise.button.hide()  # measures a layer
         self._lay_out()
         self.existing.currentIndexChanged.connect(lambda _: self.changed.emit())
         self.output.textChanged.connect(lambda _: self.changed.emit())
@@ -73,11 +67,9 @@ class BatchForm(QtWidgets.QWidget):
             part.changed.connect(self.changed)
 
     def _lay_out(self) -> None:
-        ask = QtWidgets.QToolButton(
-            text="…",
-            toolTip=parts.wrapped("Choose the folder."),
-            accessibleName="Choose the folder for the results",
-        )
+        name = "Choose the folder for the results"
+        ask = parts.told(QtWidgets.QToolButton(), f"{name}.", name)
+        ask.setText("…")
         ask.clicked.connect(lambda: self._choose_output())
         folder = parts.holding(parts.row_of(self.output, ask, spacing=4, shares=(1,)))
         rows = (

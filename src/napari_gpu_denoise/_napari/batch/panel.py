@@ -12,7 +12,7 @@ from typing import Any
 
 import napari.viewer
 from napari.layers import Layer
-from qtpy.QtCore import QSize, QTimer
+from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import docks, preferences
@@ -38,7 +38,6 @@ from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.run.progress import Progress, Step
 
-_WIDTH = 480  # pixels in which a line of the list can be read
 _PARTS = 1000  # of a file, in the bar of all files
 _INTERVAL = 0.1  # seconds between two updates of a line
 
@@ -71,6 +70,7 @@ class BatchPanel(Panel):
     out_of_memory = "There is not enough memory: close other programs and run again."
     aloud = True
     remedies = listed.REMEDIES
+    least_width = 480  # in which a line of the list can be read
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer)
@@ -104,7 +104,11 @@ class BatchPanel(Panel):
             "Open the selected files and their results in Compare, or double-click a row.",
             self.open_results,
         )
-        self.add_code_button("for the same batch")
+        self.add_code_button(
+            "for the same batch",
+            lambda: python_call(self._batch(), self.files.rows, self.form.folder()),
+            lambda: command_with_remarks(self._batch(), self.files.rows, self.form.folder()),
+        )
         self._suggested = ""  # folder of the results
         # Of the last run.
         self._key: Any = None
@@ -117,11 +121,6 @@ class BatchPanel(Panel):
         self._connect()
         self.show_running(False)
         QTimer.singleShot(0, self.form.options.device.fill)
-
-    def sizeHint(self) -> QSize:
-        """Return a width at which the list can be read."""
-        hint = super().sizeHint()
-        return QSize(max(hint.width(), _WIDTH), hint.height())
 
     def _lay_out(self) -> None:
         summary = Caption()
@@ -237,7 +236,10 @@ class BatchPanel(Panel):
             self._offer()
 
     def _on_step(self, step: BatchProgress | FileReport) -> None:
-        (self._on_filed if isinstance(step, FileReport) else self._on_moved)(step)
+        if isinstance(step, FileReport):
+            self._on_filed(step)
+        else:
+            self._on_moved(step)
 
     def _on_moved(self, progress: BatchProgress) -> None:
         now, row = time.monotonic(), self.files.row_of(progress.path)
@@ -265,7 +267,7 @@ class BatchPanel(Panel):
         report = outcome.value or BatchReport(())
         for file in report.files:
             row = self.files.row_of(file.input)
-            if row.report is not None and row.report.error is not file.error:
+            if row and row.report is not None and row.report.error is not file.error:
                 row.end(file)  # its result is gone
         self._settle(report.notes)
         if outcome.error is not None:
@@ -358,14 +360,6 @@ class BatchPanel(Panel):
         """Take an estimate of noise for all files, measured in `origin`, in words."""
         self.form.options.noise.hand_over(estimate, origin)
 
-    def python_code(self) -> str:
-        """Return equivalent Python code."""
-        return python_call(self._batch(), self.files.rows, self.form.folder())
-
-    def command_line(self) -> tuple[str, list[str]]:
-        """Return an equivalent command line, and remarks on its differences."""
-        return command_with_remarks(self._batch(), self.files.rows, self.form.folder())
-
     def report(self) -> BatchReport:
         """Return the report on the files that have ended so far."""
         return BatchReport(tuple(row.report for row in self.files.rows if row.report is not None))
@@ -384,7 +378,7 @@ class BatchPanel(Panel):
                 if (result := self._result(row)) is not None:
                     made = opened(str(result))
             if made:
-                docks.open_panel(self._viewer, "Compare").choose(made[0])
+                docks.open_panel(self._viewer, "Compare").layer.choose(made[0])
         except Exception as error:
             self.show_error(error)
 

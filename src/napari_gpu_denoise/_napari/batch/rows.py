@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from qtpy import QtGui, QtWidgets
 from qtpy.QtCore import Qt, Signal
@@ -72,8 +72,8 @@ class Row(QtWidgets.QTreeWidgetItem):
     @property
     def details(self) -> str:
         """Name and state, completely; of a file that waits its header."""
-        waits = self.state == WAITING and self.header is not None
-        return f"{self.text(FILE)}: {self.header.details if waits else self.words}"
+        header = self.header if self.state == WAITING else None
+        return f"{self.text(FILE)}: {self.words if header is None else header.details}"
 
     def describe(self, header: Header) -> None:
         """Show the header."""
@@ -108,9 +108,10 @@ class Row(QtWidgets.QTreeWidgetItem):
             words = wording.in_panel(report.skipped, REMEDIES)
             self._show(SKIPPED, words.replace(str(self.path), self.path.name))
         else:
-            clipped = report.record.saturated
+            record: Any = report.record
+            clipped = record.saturated
             told = f"; {wording.counted(clipped, 'value', 'values')} clipped" if clipped else ""
-            chosen, because, _ = report.record.recommended.partition(", because")
+            chosen, because, _ = record.recommended.partition(", because")
             by = f" by {chosen.replace(', profile normal', '')}" if because else ""
             self._show(DONE, f"Done{by} in {wording.duration(report.seconds)}{told}")
 
@@ -132,7 +133,7 @@ class Row(QtWidgets.QTreeWidgetItem):
         )
 
 
-def error_words(error: Exception, path: Path) -> str:
+def error_words(error: Any, path: Path) -> str:
     """Return an error as a sentence for the line of a file."""
     if isinstance(error, MemoryError) and not isinstance(error, DenoiseError):
         return "There is not enough memory for this file."
@@ -193,7 +194,10 @@ class FileList(QtWidgets.QTreeWidget):
     unwanted = Signal()
 
     def __init__(self) -> None:
-        super().__init__(accessibleName="Files", rootIsDecorated=False, uniformRowHeights=True)
+        super().__init__()
+        self.setAccessibleName("Files")
+        self.setRootIsDecorated(False)
+        self.setUniformRowHeights(True)
         self.rows: list[Row] = []
         self.setHeaderLabels(("File", "Image", "State"))
         self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -230,7 +234,7 @@ class FileList(QtWidgets.QTreeWidget):
         for column, share in enumerate(_WIDTHS):
             self.setColumnWidth(column, round(share * self.viewport().width()))
 
-    def dragEnterEvent(self, event: QtGui.QDragEnterEvent) -> None:
+    def dragEnterEvent(self, event: QtGui.QDragMoveEvent) -> None:
         """Accept local files."""
         event.setAccepted(bool(_local(event)))
 

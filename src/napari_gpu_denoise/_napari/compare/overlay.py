@@ -17,6 +17,7 @@ from napari_gpu_denoise._napari.docks import camera_of, grid_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
 from napari_gpu_denoise._napari.layers.source import LOOKS, finest, looks_of, place_of, set_changed
 from napari_gpu_denoise._napari.parts import settling_timer
+from napari_gpu_denoise.noise.robust import deviation
 
 _REACH = 12.0  # pixels of the screen within which the line is grabbed
 
@@ -25,7 +26,6 @@ CURTAIN, RESIDUAL, NOTHING = "curtain", "residual", ""
 _REDRAWN = 15  # milliseconds that changes are collected for
 _SAMPLED = 1 << 16  # pixels whose spread gives the contrast of a residual
 _SIGMAS = 3.0
-_TO_SIGMA = 1.4826  # from the median deviation of normal noise
 _BLUE, _GREY, _RED = (0.1, 0.35, 0.85, 1), (0.93, 0.93, 0.93, 1), (0.8, 0.15, 0.1, 1)
 DIVERGING = Colormap([_BLUE, _GREY, _RED], name="blue to red")
 
@@ -71,7 +71,8 @@ class CompareOverlay(QObject):
     @property
     def width(self) -> int:
         """The number of pixels along the axis that the line moves on; 0 without a line."""
-        return self.layer.data.shape[self.layer.data.axis] if self.mode == CURTAIN else 0
+        shown = self.layer if self.mode == CURTAIN else None
+        return 0 if shown is None else shown.data.shape[shown.data.axis]
 
     def start(self, pairs: tuple[Pair, ...], mode: str) -> None:
         """Show pairs; an overlay of the same pairs is hidden before, one of others removed."""
@@ -184,7 +185,7 @@ class CompareOverlay(QObject):
 
     def _drag(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
         """Move the line with the mouse, where it was pressed on it."""
-        layer, camera = self.layer, camera_of(self._viewer)
+        layer, camera = self._shown[self._pairs[0]], camera_of(self._viewer)
         across, ends = layer.data.axis, np.zeros((2, layer.ndim))
         ends[1, across] = 1
         pixel = camera.zoom * np.linalg.norm(
@@ -221,7 +222,7 @@ class CompareOverlay(QObject):
             each.forget()
             self._redrawing.start()
 
-    def _on_visible(self, event: object = None) -> None:
+    def _on_visible(self, event: Any) -> None:
         """Remember what others make of a hidden layer; it stays hidden while this is shown."""
         for layer in () if self._hiding else self._hidden:
             if layer is event.source:
@@ -265,6 +266,5 @@ def spread(residual: np.ndarray) -> float:
     """Return the standard deviation of a residual, whatever of an object is in it; 1 for none."""
     step = max(1, int(np.sqrt(residual.size / _SAMPLED)))
     values = residual[..., ::step, ::step]
-    values = np.abs(values[np.isfinite(values)])
-    found = _TO_SIGMA * float(np.median(values)) if values.size else 0.0
-    return found or (float(values.std()) if values.size else 0.0) or 1.0
+    values = values[np.isfinite(values)]
+    return deviation(values) or (float(values.std()) if values.size else 0.0) or 1.0

@@ -58,8 +58,9 @@ def channels_with(result: Image, layers: Iterable[Layer]) -> tuple[Image, ...]:
     found = {origin.place: result}
     for each in results_in(layers):
         other = provenance.file_origin(each.metadata)
-        same = other is not None and (other.path, other.shape) == (origin.path, origin.shape)
-        if same and _filter(each) == name and finest(each).shape == finest(result).shape:
+        if other is None or (other.path, other.shape) != (origin.path, origin.shape):
+            continue
+        if _filter(each) == name and finest(each).shape == finest(result).shape:
             found.setdefault(other.place, each)
     return tuple(found[place] for place in sorted(found))
 
@@ -174,7 +175,8 @@ class _Shown:
     The last slice is kept: of a new layer napari takes it three times.
     """
 
-    at: int | None = None  # where a line parts the two, if one does
+    dtype: np.dtype
+    at: int = 0  # where a line parts the two, if one does
     line: float | None = None
 
     def __init__(self, pair: Pair):

@@ -87,7 +87,8 @@ class ComparePanel(LayerPanel):
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         super().__init__(viewer, "Result of a filter; at first the selected layer.")
         self.layer.setPlaceholderText("No result of a filter")
-        self.before = LayerChoice("The source of the result, or another result of the same source.")
+        tip = "The source of the result, or another result of the same source."
+        self.before = LayerChoice(tip, "No image")
         self.mode = parts.choice(
             MODES,
             "Curtain: drag the line in the picture. Residual: what was removed, in blue and red "
@@ -98,10 +99,8 @@ class ComparePanel(LayerPanel):
         self.hold_button = parts.button(
             f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
         )
-        tip = parts.wrapped("Position of the line; you can also drag it in the picture.")
-        self.slider = QSlider(
-            Qt.Orientation.Horizontal, toolTip=tip, accessibleName="Position of the line"
-        )
+        tip = "Position of the line; you can also drag it in the picture."
+        self.slider = parts.told(QSlider(Qt.Orientation.Horizontal), tip, "Position of the line")
         self.caption = parts.Caption()
         self.draw_button = parts.button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
@@ -129,17 +128,15 @@ class ComparePanel(LayerPanel):
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
         after = self.layer.layer()
-        found, names = [] if after is None else pairing.partners(after, self._viewer.layers), None
-        if len(self.layer.layers()) > 1:
-            found = [
-                each
-                for each in found
-                if provenance.place_in_file(each) == provenance.place_in_file(after)
-            ]
-            titles = [provenance.filter_title(provenance.record_of(each)) for each in found]
-            names = [f"Their results of {title}" if title else "Their sources" for title in titles]
-        selection = self._viewer.layers.selection
-        self.before.offer(sorted(found, key=lambda each: each not in selection), keep, names)
+        found = [] if after is None else pairing.partners(after, self._viewer.layers)
+        selection, names = self._viewer.layers.selection, {}
+        for each in sorted(found, key=lambda each: each not in selection):
+            if len(self.layer.layers()) == 1:
+                names[each] = each.name
+            elif provenance.place_in_file(each) == provenance.place_in_file(after):
+                title = provenance.filter_title(provenance.record_of(each))
+                names[each] = f"Their results of {title}" if title else "Their sources"
+        self.before.offer(names, keep)
 
     def _connect(self) -> None:
         self.overlay.moved.connect(self._on_moved)
@@ -151,7 +148,7 @@ class ComparePanel(LayerPanel):
         self.hold_button.released.connect(lambda: self._hold(False))
         self.draw_button.clicked.connect(self.draw)
         dims, active = self._viewer.dims.events, self._viewer.layers.selection.events.active
-        views = [(each, self._show) for each in (dims.ndisplay, dims.order)]
+        views: list[Any] = [(each, self._show) for each in (dims.ndisplay, dims.order)]
         views.append((docks.grid_of(self._viewer).events.enabled, self._show))
         views.append((dims.current_step, self._on_slice))
         self.follow("viewer", [(active, self._on_active), *views])
@@ -159,9 +156,6 @@ class ComparePanel(LayerPanel):
     def take(self, result: Layer | None) -> None:
         """Compare what is selected, as on opening, or else a result."""
         self.layer.choose(*(self.layer.wanted() or (result,)))
-
-    def offer_axes(self, event: object = None) -> None:
-        """Axes need no names here."""
 
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers; with a layer of the comparison that ends."""
@@ -194,10 +188,11 @@ class ComparePanel(LayerPanel):
         self._drop_profile()
         after = self._pair.after
         metadata = provenance.temporary_metadata("line", after)
-        self._drawn = shapes_on(after, f"line on {after.name}", 1 / 250, metadata=metadata)
-        self._viewer.layers.append(self._drawn)
-        self._drawn.mode = "add_line"
-        self._drawn.events.data.connect(self._on_drawn)
+        drawn = shapes_on(after, f"line on {after.name}", 1 / 250, metadata=metadata)
+        self._drawn = drawn
+        self._viewer.layers.append(drawn)
+        drawn.mode = "add_line"
+        drawn.events.data.connect(self._on_drawn)
         self.say("Drag a line over the picture.")
 
     def _take_result(self) -> None:
@@ -261,10 +256,10 @@ class ComparePanel(LayerPanel):
         self.follow("pair", self.overlay.follow())
         if mode and not self.overlay.mode:
             self.say("Switch to 2D, and leave the grid, to compare.")
-        elif mode == overlay.RESIDUAL:
-            limit = self.overlay.layer.contrast_limits[1]
+        elif mode == overlay.RESIDUAL and (shown := self.overlay.layer) is not None:
+            limit = shown.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
-            of = "standard deviations of the noise" if self.overlay.layer.data.in_sigmas else of
+            of = "standard deviations of the noise" if shown.data.in_sigmas else of
             of += f" of {pair.after.name}" if len(self._pairs) > 1 else ""
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
         elif self.overlay.mode:

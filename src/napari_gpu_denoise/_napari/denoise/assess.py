@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from napari.components import Dims
@@ -15,18 +14,19 @@ from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QImage, QPixmap
 from qtpy.QtWidgets import QFormLayout, QHBoxLayout, QLabel, QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, SOURCE_ID, record_of
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.regions import in_view
-from napari_gpu_denoise._napari.layers.source import Source, pixel_sizes
+from napari_gpu_denoise._napari.layers.source import pixel_sizes
+from napari_gpu_denoise._napari.model import known_of
 from napari_gpu_denoise._napari.noise.plots import Plot, Series
-from napari_gpu_denoise._napari.noise.rows import Row, as_html
+from napari_gpu_denoise._napari.noise.rows import as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import Caption, Scrolled, Section, button, stack, wrapped
+from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise._napari.tasks import Outcome, Task, doing, words_of
 from napari_gpu_denoise.assessment.assess import Options, assess_image
 from napari_gpu_denoise.assessment.record import Assessment
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.noise.models import Gaussian, summary_of
 from napari_gpu_denoise.run.progress import Progress
 
 _SIDE = 168  # pixels
@@ -41,13 +41,13 @@ _MOST_CHANNELS = 6  # drawn in one plot
 class Judging:
     """What is assessed: the `Request` that the panel of a filter is set to, and where."""
 
-    request: Any
+    request: Request
     options: Options
 
 
-def judging_of(request: Any, layer: Image, dims: Dims) -> Judging:
+def judging_of(request: Request, layer: Image, dims: Dims) -> Judging:
     """Return the request to assess the part of a layer in view."""
-    axes = request.run.axes
+    axes = request.axes
     region = None if dims.ndisplay == 3 else in_view(layer, axes, dims).index
     spacing, unit = pixel_of(layer, axes)
     return Judging(request, Options(region=region, spacing=spacing, unit=unit))
@@ -71,27 +71,7 @@ def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
     sizes, unit = pixel_sizes(layer, [axes.index(letter) for letter in "YX"])
     if sizes is None or str(unit) == "pixel":
         return None, ""
-    return tuple(sizes), f"{unit:~}"
-
-
-def is_of(record: dict[str, Any], assessment: Assessment) -> bool:
-    """Return whether the record of a layer is of the run that was assessed."""
-    same = (record.get("filter"), record.get("settings"), record.get("sigma_source"))
-    if same != (assessment.filter, assessment.settings, assessment.noise_source):
-        return False
-    if record.get("sigma_factor", 1.0) != assessment.sigma_factor:
-        return False
-    if record["noise"]:
-        return summary_of(record["noise"]) == assessment.noise
-    sigma = float(np.sqrt(np.mean(np.square(record["sigma"])))) if record["sigma"] else 0.0
-    return not record["sigma"] or Gaussian(sigma).summary() == assessment.noise
-
-
-def note(layer: Any, source: Source, assessment: Assessment) -> None:
-    """Put an assessment of a source into the record of a layer that is a result of the same run."""
-    record = record_of(layer)
-    if record.get(SOURCE_ID) == source.identity and is_of(record, assessment):
-        layer.metadata[METADATA_KEY] = {**record, "assessment": assessment.as_dict()}
+    return (sizes[0], sizes[1]), f"{unit:~}"
 
 
 class Residuals(QWidget):
@@ -151,11 +131,17 @@ def _pixmap(plane: np.ndarray) -> QPixmap:
 class AssessSection(Section):
     """Tells how good the result of a panel would be, for the region in view, off the GUI thread.
 
-    `panel` is that of filters, whose `request` is assessed. `set_strength` takes the factor of
-    sigma that the check found best.
+    `panel` is that of filters, and `request` returns what is assessed. `set_strength` takes the
+    factor of sigma that the check found best.
     """
 
-    def __init__(self, viewer: Viewer, panel: LayerPanel, set_strength: Callable[[float], None]):
+    def __init__(
+        self,
+        viewer: Viewer,
+        panel: LayerPanel,
+        request: Callable[[], Request],
+        set_strength: Callable[[float], None],
+    ):
         form = QFormLayout()
         super().__init__(TITLE, form)
         self.start_button = button(
@@ -169,7 +155,7 @@ class AssessSection(Section):
             "Set Strength to the sigma at which unseen pixels are predicted best.",
             self.use_sigma,
         )
-        self._set_strength = set_strength
+        self._request, self._set_strength = request, set_strength
         self.words, self.status = Caption(rich=True), Caption()
         self.plot = Plot("Detail kept", "Cycles per pixel", "Contrast")
         self.residuals = Residuals()
@@ -199,9 +185,9 @@ class AssessSection(Section):
         if self._task.running:
             self.stop()
             return
-        panel, layer = self._panel, self._panel.layer.layer()
+        layer = self._panel.layer.layer()
         try:
-            request = panel.request()
+            request = self._request()
             judging = judging_of(request, layer, self._viewer.dims)
         except DenoiseError as error:
             self.status.setText(self._panel.worded(error))
@@ -220,16 +206,17 @@ class AssessSection(Section):
         """Show an assessment; nothing without one."""
         self.assessment = found
         self.words.setVisible(found is not None)
-        off = found is not None and found.check is not None and not found.check.fits
-        self.sigma_button.setVisible(off)
-        if off:
-            self.sigma_button.setText(f"Use {found.check.best:.2g} times this sigma")
+        check = None if found is None else found.check
+        self._off = None if check is None or check.fits else check.best
+        self.sigma_button.setVisible(self._off is not None)
+        if self._off is not None:
+            self.sigma_button.setText(f"Use {self._off:.2g} times this sigma")
         unit = found.unit if found is not None and found.spacing else "pixel"
         self.plot.show_series(() if found is None else _series(found), f"Cycles per {unit}")
         self.residuals.show_residuals(found)
         if found is not None:
-            rows = [Row(title, text) for title, text in found.lines(self._panel.worded)]
-            self.words.setText(f"<p><b>{html.escape(found.sentence())}</b></p>{as_html(rows)}")
+            table = as_html(found.lines(self._panel.worded))
+            self.words.setText(f"<p><b>{html.escape(found.sentence())}</b></p>{table}")
             QTimer.singleShot(0, self._scroll_to)  # when it has its height
 
     def _scroll_to(self) -> None:
@@ -242,12 +229,17 @@ class AssessSection(Section):
 
     def use_sigma(self) -> None:
         """Set the strength to the sigma of the check."""
-        self._set_strength(self.assessment.check.best)
+        if self._off is not None:
+            self._set_strength(self._off)
 
     def note_results(self) -> None:
         """Put the assessment into the records of results of the same run."""
-        for layer in self._viewer.layers if self.assessment is not None else ():
-            note(layer, self._judging.request.source, self.assessment)
+        judging, found = self._judging, self.assessment
+        if judging is None or found is None:
+            return
+        for layer in self._viewer.layers:
+            if known_of(layer).made_by == judging.request.run_key:
+                layer.metadata[METADATA_KEY] |= {"assessment": found.as_dict()}
 
     def _on_outcome(self, outcome: Outcome) -> None:
         self.start_button.setText(_START)
@@ -276,9 +268,11 @@ def _series(found: Assessment) -> list[Series]:
         hidden = [(x, min(max(y, 0.0), 1.1)) for x, y, judged in rows if not judged]
         name = str(k) if several else "kept"
         if sure:
-            series.append(Series(*zip(*sure, strict=True), name, "line", k))
+            x, y = zip(*sure, strict=True)
+            series.append(Series(x, y, name, "line", k))
         if hidden and not several:
-            series.append(Series(*zip(*hidden, strict=True), "hidden by noise", "faint"))
+            x, y = zip(*hidden, strict=True)
+            series.append(Series(x, y, "hidden by noise", "faint"))
     return series
 
 

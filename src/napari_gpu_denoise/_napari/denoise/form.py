@@ -40,8 +40,8 @@ class ProfileInput(QtWidgets.QComboBox):
     wanted = Signal(object)
 
     def __init__(self, kind: type):
-        tip = parts.wrapped("Sets all settings below; change any of them afterwards.")
-        super().__init__(toolTip=tip, accessibleName="Profile")
+        super().__init__()
+        parts.told(self, "Sets all settings below; change any of them afterwards.", "Profile")
         self.kind = kind
         parts.narrow(self, 6)  # beside the label, where names of settings are long
         units = {each.name: each.metadata["unit"] for each in setting_fields(kind)}
@@ -49,7 +49,7 @@ class ProfileInput(QtWidgets.QComboBox):
             lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
             parts.add_item(self, name, name, "; ".join(lines) or "The defaults")
         self.addItem(_CUSTOM)
-        self.model().item(self.count() - 1).setEnabled(False)
+        parts.disable_item(self, self.count() - 1)
         self.currentTextChanged.connect(self._choose)
 
     def show_name(self, settings: Any) -> None:
@@ -164,8 +164,7 @@ class FilterChoice(QtWidgets.QWidget):
         super().__init__()
         kinds = {"Recommended": Recommended, **{kind.title: kind for kind in FILTERS}}
         kinds["Subspace (measurements)"] = Subspace
-        self.box = parts.narrow(parts.choice(kinds, tip))
-        self.box.setAccessibleName("Filter")
+        self.box = parts.narrow(parts.choice(kinds, tip, "Filter"))
         self._forms: dict[type, SettingsForm] = {}
         self._axes = self._usual = axes
         self._advised: Any = None
@@ -236,28 +235,29 @@ class FilterChoice(QtWidgets.QWidget):
 
 def make_control(field: dataclasses.Field) -> ValueWidget:
     """Return the control that fits a field's type, bounds and choices, set to its default."""
-    kind, choices = type(field.default), field.metadata["choices"]
+    default: Any = field.default
+    kind, choices = type(default), field.metadata["choices"]
     if choices:
-        return ComboBox(value=field.default, choices=choices)
+        return ComboBox(value=default, choices=choices)
     if kind is bool:
-        return CheckBox(value=field.default, text="")
+        return CheckBox(value=default, text="")
     if kind in _NO_BOUNDS:
         low, high = field.metadata["bounds"] or _NO_BOUNDS[kind]
         if kind is int:
-            control = SpinBox(value=field.default, min=low, max=high)
+            control = SpinBox(value=default, min=low, max=high)
             if field.metadata["odd"]:
                 control.changed.connect(lambda _: _step_past_even(control))
                 _step_past_even(control)
             return control
         control = FloatSpinBox(min=low, max=high)
         # Before the value: a spin box rounds what it is given to the places it shows.
-        control.native.setDecimals(max(2, decimals(field.default), decimals(low)))
-        control.value = field.default
+        control.native.setDecimals(max(2, decimals(default), decimals(low)))
+        control.value = default
         # With a decimal point on every system, as in Python; a comma typed is taken for it.
         control.native.setLocale(QLocale.c())
         parts.DecimalComma(control.native)
         return control
-    return LineEdit(value=field.default)
+    return LineEdit(value=default)
 
 
 def _step_past_even(control: SpinBox) -> None:
@@ -267,4 +267,4 @@ def _step_past_even(control: SpinBox) -> None:
 
 def decimals(number: float) -> int:
     """Return the number of decimal places of a number as it is written."""
-    return max(0, -Decimal(str(number)).as_tuple().exponent)
+    return max(0, -int(Decimal(str(number)).as_tuple().exponent))

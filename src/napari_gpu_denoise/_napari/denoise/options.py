@@ -20,7 +20,7 @@ from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import (
     AUTO,
     MEASURED,
-    ONE,
+    ONE_SIGMA,
     TYPED,
     NoiseChoice,
     Options,
@@ -39,7 +39,7 @@ _CHOICES = {
         "magnitudes, speckle, correlated noise, or one sigma. Noise that depends on brightness is "
         "made uniform before the filter, and this is undone afterwards.",
     ),
-    ONE: (
+    ONE_SIGMA: (
         "One sigma",
         "Measure one standard deviation for all grey levels before filtering. Where noise grows "
         "with brightness this is a compromise.",
@@ -66,19 +66,19 @@ _PLACE_TIP = (
 
 
 class NoiseInput(QtWidgets.QWidget):
-    """The noise that a model assumes; `automatic` is said of that choice until more is known."""
+    """The noise of a model; `automatic` is said of that choice until more is known."""
 
     #: The panel that measures noise is to be opened.
     wanted = Signal()
 
-    def __init__(self, automatic: str = "The noise is measured before filtering."):
+    def __init__(self, model: PanelModel, automatic: str):
         super().__init__()
-        self._automatic = automatic
-        self.model = PanelModel()
-        self.mode = parts.narrow(QtWidgets.QComboBox(accessibleName="Noise"), 6)
+        self.model, self._automatic = model, automatic
+        self.mode = parts.narrow(parts.told(QtWidgets.QComboBox(), name="Noise"), 6)
         for name, (text, tip) in _CHOICES.items():
             parts.add_item(self.mode, text, name, tip)
-        self.edit = QtWidgets.QLineEdit(accessibleName="Noise standard deviation", minimumWidth=50)
+        self.edit = parts.told(QtWidgets.QLineEdit(), name="Noise standard deviation")
+        self.edit.setMinimumWidth(50)
         self.button = parts.button(
             "Measure…",
             "Open the panel Estimated noise, which measures this layer and shows the results.",
@@ -89,13 +89,8 @@ class NoiseInput(QtWidgets.QWidget):
         self.edit.textChanged.connect(lambda text: self._set(kind=TYPED, typed=text))
         self.mode.currentIndexChanged.connect(lambda _: self.choose(self.mode.currentData()))
         self.button.clicked.connect(self.wanted)
-        self.set_unused("")
-
-    def bind(self, model: PanelModel) -> None:
-        """Show the noise of a model, and set it."""
-        self.model = model
         model.events.noise.connect(self._show)
-        self._show(model.noise)
+        self.set_unused("")
 
     def set_unused(self, reason: str) -> None:
         """Enable the control, or disable it where there is a reason why it is not used."""
@@ -106,7 +101,7 @@ class NoiseInput(QtWidgets.QWidget):
         self._show(self.model.noise)
 
     def choose(self, kind: str) -> None:
-        """Choose one of `AUTO`, `ONE`, `TYPED` and, after `hand_over`, `MEASURED`."""
+        """Choose one of `AUTO`, `ONE_SIGMA`, `TYPED` and, after `hand_over`, `MEASURED`."""
         self._set(kind=kind)
 
     def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
@@ -118,7 +113,7 @@ class NoiseInput(QtWidgets.QWidget):
         chosen, text = self.model.noise, ""
         if not self.mode.isEnabled():
             chosen = NoiseChoice(TYPED)
-        if chosen.kind == MEASURED:
+        if chosen.kind == MEASURED and chosen.estimate is not None:
             text = f"{_models(chosen.estimate)} (measured in {chosen.origin})"
         elif known is not None and chosen.kind != TYPED:
             text = _models(known)
@@ -164,13 +159,10 @@ class StrengthInput(QtWidgets.QWidget):
 
     def __init__(self):
         super().__init__()
-        self.slider = QtWidgets.QSlider(
-            Qt.Orientation.Horizontal,
-            minimum=-_STEPS,
-            maximum=_STEPS,
-            pageStep=_STEPS // 4,
-            accessibleName="Strength",
-        )
+        slider = QtWidgets.QSlider(Qt.Orientation.Horizontal)
+        self.slider = parts.told(slider, name="Strength")
+        slider.setRange(-_STEPS, _STEPS)
+        slider.setPageStep(_STEPS // 4)
         self.label = QtWidgets.QLabel("1.00")
         self.label.setMinimumWidth(self.label.fontMetrics().horizontalAdvance("0.00"))
         self.setToolTip(parts.wrapped(_STRENGTH_TIP))
@@ -209,8 +201,7 @@ class PlacesInput:
     """One box for the axis of time and one for that of slices, shown where there is one."""
 
     def __init__(self, options: RunOptions):
-        tip = parts.wrapped(_PLACE_TIP)
-        self.boxes = {letter: QtWidgets.QCheckBox(toolTip=tip) for letter in _PLACES}
+        self.boxes = {e: parts.told(QtWidgets.QCheckBox(), _PLACE_TIP) for e in _PLACES}
         for box in self.boxes.values():
             options.bind("alone", box.toggled, self.ticked, self.tick)
 
@@ -243,7 +234,7 @@ class DeviceInput(QtWidgets.QWidget):
 
     def __init__(self):
         super().__init__()
-        self.box = parts.narrow(QtWidgets.QComboBox(accessibleName="Device"))
+        self.box = parts.narrow(parts.told(QtWidgets.QComboBox(), name="Device"))
         self.box.addItem("Automatic")
         self._wanted: Any = None
         self.caption = parts.Caption()
@@ -262,7 +253,7 @@ class DeviceInput(QtWidgets.QWidget):
         for found in devices or ():
             parts.add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
-                self.box.model().item(self.box.count() - 1).setEnabled(False)
+                parts.disable_item(self.box, self.box.count() - 1)
         with suppress(NoDeviceError):
             together = choose_devices(ALL)
             if len(together) > 1:
@@ -303,9 +294,10 @@ def _devices() -> tuple[Any, ...]:
 
 
 class RunOptions(QObject):
-    """Controls of a run that are the same for every filter; `of` is what is filtered.
+    """Controls of a run that are the same for every filter.
 
-    They show the noise and the options of `model`, and set them.
+    They show the noise and the options of `model`, and set them. `of` is what is filtered,
+    `automatic` as in `NoiseInput`.
     """
 
     changed = Signal()
@@ -313,13 +305,13 @@ class RunOptions(QObject):
     def __init__(
         self,
         parent: QObject,
-        noise: NoiseInput,
+        model: PanelModel,
         of: str = "layer",
-        model: PanelModel | None = None,
+        automatic: str = "The noise is measured before filtering.",
     ):
         super().__init__(parent)
-        self.model = PanelModel() if model is None else model
-        self.noise, self.strength, self.device = noise, StrengthInput(), DeviceInput()
+        self.model, self.noise = model, NoiseInput(model, automatic)
+        self.strength, self.device = StrengthInput(), DeviceInput()
         self.dtype = parts.choice(
             {
                 "Automatic": None,
@@ -346,7 +338,7 @@ class RunOptions(QObject):
             "found.",
         )
         #: Rows of a form, by label.
-        self.rows = {"Correct first": self.correct, "Noise": noise, "Strength": self.strength}
+        self.rows = {"Correct first": self.correct, "Noise": self.noise, "Strength": self.strength}
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         self.section = parts.Section("Result and device", parts.form_layout(output))
         boxes = {"correct": self.correct, "dtype": self.dtype, "nonfinite": self.nonfinite}
@@ -356,7 +348,6 @@ class RunOptions(QObject):
         self.bind("device", chosen.currentIndexChanged, chosen.currentData, self.device.choose)
         strength = self.strength
         self.bind("strength", strength.changed, strength.value, strength.choose)
-        noise.bind(self.model)
         for event in (self.model.events.noise, self.model.events.options):
             event.connect(lambda _: self.changed.emit())
 

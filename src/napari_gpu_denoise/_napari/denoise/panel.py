@@ -15,16 +15,16 @@ from qtpy.QtCore import QTimer
 from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
 from napari_gpu_denoise._napari.denoise.form import FilterChoice
-from napari_gpu_denoise._napari.denoise.options import NoiseInput, PlacesInput, RunOptions
+from napari_gpu_denoise._napari.denoise.options import PlacesInput, RunOptions
 from napari_gpu_denoise._napari.denoise.results import ResultOptions
 from napari_gpu_denoise._napari.guide import with_guide
-from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
+from napari_gpu_denoise._napari.inputs import REGIONS
 from napari_gpu_denoise._napari.layers.provenance import identity
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
-from napari_gpu_denoise._napari.noise.rows import Row, as_html
-from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.noise.rows import as_html, rows_of
+from napari_gpu_denoise._napari.panel import ImagePanel
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.resolve import NotLookedAt, Problem, Resolved
 from napari_gpu_denoise._napari.run import Request, denoise_layer, report
@@ -46,7 +46,7 @@ _REGION_TIP = (
 )
 
 
-class FilterPanel(LayerPanel):
+class FilterPanel(ImagePanel):
     """Takes layers and a filter, runs it, and adds the results as layers.
 
     Whatever is shown beside the controls follows from `resolved`, in `draw`. Where the filter is to
@@ -62,10 +62,9 @@ class FilterPanel(LayerPanel):
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
         tip = "Image layers to denoise. They are never changed."
-        super().__init__(viewer, tip, whole_files=True)
+        super().__init__(viewer, tip, REGIONS, _REGION_TIP, whole_files=True)
         viewer = self._viewer
-        self.region = RegionInput(viewer, REGIONS, _REGION_TIP)
-        self.options = RunOptions(self, NoiseInput(), model=self.model)
+        self.options = RunOptions(self, self.model)
         tip = "The filter, whose settings are below. Recommended: the one that suits the layer."
         self.filter = FilterChoice(tip, "")
         self.summary = parts.Caption(rich=True)
@@ -84,8 +83,12 @@ class FilterPanel(LayerPanel):
         self.batch_button = parts.button(
             "Many files …", "Open the panel Batch with this filter, these settings and this noise."
         )
-        self.add_code_button("for the same run")
-        self.assess = AssessSection(viewer, self, self.options.strength.choose)
+        self.add_code_button(
+            "for the same run",
+            lambda: snippets.python_call(self.request()),
+            lambda: snippets.command_with_remarks(self.request()),
+        )
+        self.assess = AssessSection(viewer, self, self.request, self.options.strength.choose)
         strengths = self.options.strength.around
         self.live = LivePreview(viewer, self.preview, self.ready, strengths, self)
         self.runs = Task(self, denoise_layer)
@@ -138,16 +141,12 @@ class FilterPanel(LayerPanel):
 
     def _connect(self) -> None:
         self.layer.chosen.connect(self._take_layers)
-        self.axes.changed.connect(self._take_axes)
         self.filter.box.currentIndexChanged.connect(self._take_filter)
         self.filter.changed.connect(self._take_settings)
         self.model.events.connect(self.draw)
         self.model.events.noise.connect(self._keep_noise)
         self.options.noise.wanted.connect(self.show_noise)
         self.options.device.listed.connect(self._on_listed)
-        self.region.changed.connect(self._follow_region)
-        self.region.shapes.chosen.connect(self._follow_region)
-        self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
         for box in (self.preview.box, self.preview.strip):
             box.toggled.connect(self._follow_view)
         self.live.chosen.connect(self.options.strength.choose)
@@ -164,7 +163,8 @@ class FilterPanel(LayerPanel):
         events = (moved.current_step, moved.ndisplay, moved.order, active)
         self.follow("viewer", ((event, self.draw) for event in events))
         self.follow("removed layers", [(layers.events.removed, self._on_removed)])
-        self.follow("preferences", ((e, self._on_preferences) for e in preferences.changed()))
+        changed, follow = preferences.changed(), (self.options.device.explain, self.draw)
+        self.follow("preferences", [(event, act) for event in changed for act in follow])
 
     # --- what the panel is set to -----------------------------------------------------------------
 
@@ -181,7 +181,7 @@ class FilterPanel(LayerPanel):
 
     def _take_axes(self) -> None:
         self.filter.set_axes(self.axes.letters())
-        self.model.axes = self.axes.letters()
+        super()._take_axes()
 
     def _take_layers(self) -> None:
         """Follow the choice of layers; noise that was handed over belongs to its layer."""
@@ -192,7 +192,6 @@ class FilterPanel(LayerPanel):
         elif noise.kind == MEASURED:
             self.model.noise = replace(noise, kind=AUTO)
         self.offer_axes()
-        self._take_axes()
         moved = [e for each in layers for e in (each.events.scale, each.events.units)]
         moved += [each.events.data for each in layers]
         self.follow("layers", [(event, self.draw) for event in moved])
@@ -203,10 +202,7 @@ class FilterPanel(LayerPanel):
             known_of(layer).noise = noise if noise.kind == MEASURED else None
 
     def _follow_region(self, event: object = None) -> None:
-        """Follow the Shapes layer and the view, where the region is there."""
-        self.model.region = self.region.region()
-        whole = self.model.region.whole
-        self.follow("region", () if whole else self.region.events())
+        super()._follow_region()
         self._settled.start()
 
     def _follow_view(self, _: object = None) -> None:
@@ -218,12 +214,7 @@ class FilterPanel(LayerPanel):
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
         super().reset_choices(event)
-        self.region.refresh()
         self.results.refresh()
-
-    def _on_preferences(self, _: object = None) -> None:
-        self.options.device.explain()
-        self.draw()
 
     def _on_listed(self) -> None:
         """Build kernels for a GPU while the user looks at the panel."""
@@ -239,9 +230,7 @@ class FilterPanel(LayerPanel):
 
     def resolved(self) -> Resolved | Problem:
         """Return what the panel would do as it is set."""
-        if self.layer.layers():
-            self.captured()  # its axes may have changed
-        return resolve.resolve(self.model, self._viewer.layers, self._viewer.dims)
+        return resolve.resolve(self.model, self._viewer.dims)
 
     def ready(self) -> Resolved:
         """Return what the panel would do; raises `DenoiseError` if something does not fit."""
@@ -265,7 +254,7 @@ class FilterPanel(LayerPanel):
         settings = self.model.settings
         if isinstance(resolved, Resolved):
             settings = resolved.requests[0].run.filter
-        if not isinstance(settings, DenoiseError):
+        if not isinstance(settings, DenoiseError | None):
             self.options.noise.set_unused(settings.sigma_unused)
         self.places.offer(layer, axes, self._viewer.dims)
         if "voxel" in self.form.controls:
@@ -274,7 +263,7 @@ class FilterPanel(LayerPanel):
             self.form.controls["voxel"].native.setPlaceholderText(text)
         if isinstance(resolved, Resolved):
             memory = resolved.requests[0].memory
-            self.options.noise.explain(memory and memory.known(settings))
+            self.options.noise.explain(memory and memory.known(resolved.requests[0].run.filter))
             self.run_button.setText(f"Denoise {resolved.what}".rstrip())
         if resolved.key != self._said and not self._busy:
             self._said = resolved.key
@@ -316,7 +305,8 @@ class FilterPanel(LayerPanel):
         return found if all(isinstance(each, Advice) for each in found) else ()
 
     def _looks(self) -> list[Any]:
-        return [resolve.look_at(self.model, each, self._viewer.dims) for each in self.model.layers]
+        model, dims = self.model, self._viewer.dims
+        return [resolve.measurement(model, each, dims) for each in model.layers]
 
     def _advise(self, resolved: Resolved | Problem) -> None:
         """Show what is recommended, where that is chosen, or begin to find out."""
@@ -501,20 +491,12 @@ class FilterPanel(LayerPanel):
         self.choose(layer)
         self.options.noise.hand_over(estimate, origin)
 
-    def python_code(self) -> str:
-        """Return equivalent Python code."""
-        return snippets.python_call(self.request())
-
-    def command_line(self) -> tuple[str, list[str]]:
-        """Return an equivalent command line, and remarks on its differences."""
-        return snippets.command_with_remarks(self.request())
-
 
 def advice_as_html(names: Sequence[str], advice: Sequence[Advice]) -> str:
     """Return the advice on layers as tables; as one where it is the same for all."""
-    same, tables = len({(each.choice, each.reason) for each in advice}) < 2, []
-    for name, each in zip(names[:1] if same else names, advice, strict=not same):
-        rows = [Row("Image", each.image if same else f"{name}: {each.image}")]
-        rows += [Row("Noise", each.noise), Row("Filter", each.choice), Row("Reason", each.reason)]
-        tables.append(as_html([*rows, *(Row("Note", hint) for hint in each.hints)]))
-    return "".join(tables)
+    if len({(each.choice, each.reason) for each in advice}) < 2:
+        advice = advice[:1]
+    else:
+        both = zip(names, advice, strict=True)
+        advice = [replace(each, image=f"{name}: {each.image}") for name, each in both]
+    return "".join(as_html(rows_of(each.summary())) for each in advice)

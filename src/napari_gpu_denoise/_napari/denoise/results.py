@@ -9,24 +9,25 @@ from napari.viewer import Viewer
 from qtpy.QtWidgets import QCheckBox, QWidget
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.layers.provenance import identity, is_result, made_from
+from napari_gpu_denoise._napari.layers.provenance import identity, is_result
 from napari_gpu_denoise._napari.layers.results import add_layer, shines_through
-from napari_gpu_denoise._napari.parts import button, row_of, wrapped
+from napari_gpu_denoise._napari.model import known_of
+from napari_gpu_denoise._napari.parts import button, row_of, told
 from napari_gpu_denoise._napari.tasks import Outcome
 
 _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
 
 
-def add_result(viewer: Viewer, outcome: Outcome, keep: bool = True) -> None:
-    """Add the result of a run.
+def add_result(viewer: Viewer, outcome: Outcome, keep: bool = True) -> Layer:
+    """Add the result of a run; return its layer.
 
     Unless `keep`, it replaces that of an earlier run of the filter on the same layer.
     """
     request, result = outcome.request, outcome.value.result
-    spans = {"rows": request.rows, "columns": request.columns}
-    record = result.record.as_dict() | request.alone
-    record |= {name: [at.start, at.stop] for name, at in spans.items() if at}
-    add_layer(viewer, request.placed, result.image, record, keep)
+    record = result.record.as_dict() | request.alone | request.spans
+    made = add_layer(viewer, request.placed, result.image, record, keep)
+    known_of(made).made_by = request.run_key
+    return made
 
 
 class ResultOptions(QWidget):
@@ -40,7 +41,7 @@ class ResultOptions(QWidget):
         super().__init__()
         self._viewer = viewer
         self._result: ref[Layer] | None = None
-        self.keep_both = QCheckBox("Keep both results", toolTip=wrapped(_KEEP))
+        self.keep_both = told(QCheckBox("Keep both results"), _KEEP)
         self.compare_button = button(
             "Compare",
             "Compare source and result: curtain, residual, grey levels along a line.",
@@ -52,13 +53,10 @@ class ResultOptions(QWidget):
     def add(self, outcome: Outcome) -> None:
         """Add the result of a run as the box says."""
         layers, wanted = self._viewer.layers, outcome.request.source.identity
-        add_result(self._viewer, outcome, self.keep_both.isChecked())
-        found = [each for each in made_from(wanted, layers) if is_result(each)]
-        active = layers.selection.active
-        newest = active if active in found else next(reversed(found), None)
-        self._result = None if newest is None else ref(newest)
-        if newest is not None:
-            layers.selection.active = newest
+        made = add_result(self._viewer, outcome, self.keep_both.isChecked())
+        layers.selection.active = made
+        if is_result(made):
+            self._result = ref(made)
         source = next((each for each in layers if identity(each) == wanted), None)
         if source is not None and shines_through(source):
             source.visible = False

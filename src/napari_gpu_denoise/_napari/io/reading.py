@@ -81,7 +81,7 @@ def _lazily(picture: ImageFile, opened: contextlib.ExitStack) -> list[Any]:
 
     file, found = _File(opened), []
     for data in (picture.data, *picture.metadata.get("levels", ())):
-        chunks = getattr(data, "chunks", None)
+        chunks: Any = getattr(data, "chunks", None)
         if chunks is None:
             lengths = zip(picture.axes, data.shape, strict=True)
             chunks = tuple(length if axis in "YXS" else 1 for axis, length in lengths)

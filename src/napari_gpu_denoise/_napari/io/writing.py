@@ -18,6 +18,7 @@ from qtpy.QtCore import Qt, QThread
 from qtpy.QtWidgets import QApplication, QProgressDialog
 
 from napari_gpu_denoise._napari.layers import provenance
+from napari_gpu_denoise._napari.layers.arrays import as_dask
 from napari_gpu_denoise._napari.layers.source import letters_of
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import DenoiseError, FileError, ImageError, LayerError, OutputError
@@ -55,23 +56,17 @@ class Pixels:
         return bool(self.attributes.get("rgb"))
 
     @property
+    def place(self) -> int:
+        """The place among the channels of the file; -1 if it is none of these."""
+        return -1 if self.origin is None else self.origin.place
+
+    @property
     def steps(self) -> image_file.Steps:
         """The steps along the axes, with the units that files know."""
         scale = np.abs(self.attributes.get("scale", ())).tolist()
         units = self.attributes.get("units") or ("pixel",) * len(scale)
         found = zip(self.axes, scale, map(image_file.unit_named, units), strict=False)
         return {axis: (step, unit) for axis, step, unit in found if unit or step != 1}
-
-
-def _as_dask(data: Any, rgb: bool) -> Any:
-    """Return any array as a dask array of planes, without reading it."""
-    import dask.array as da
-
-    if isinstance(data, da.Array):
-        return data
-    plane = data.shape[-2 - rgb :]
-    chunks = (1,) * (len(data.shape) - len(plane)) + tuple(plane)
-    return da.from_array(data, chunks=chunks, name=False, asarray=False)
 
 
 def _stacked(layers: list[Pixels], axis: int | None) -> Any:
@@ -83,7 +78,7 @@ def _stacked(layers: list[Pixels], axis: int | None) -> Any:
         return layers[0].data
     import dask.array as da
 
-    return da.stack([_as_dask(one.data, one.rgb) for one in layers], axis)
+    return da.stack([as_dask(one.data, one.rgb) for one in layers], axis)
 
 
 class _Waiting(QProgressDialog):
@@ -140,14 +135,15 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     if formats.format_named(path) is None:
         # The user was not asked whether the file of this name may be replaced.
         path, overwrite = path + _DEFAULT, False
-    like, data = _as_file(path, whole, notes) or (None, None)
-    if like is None:
+    made = _as_file(path, whole, notes)
+    if made is None:
         if (form := formats.format_named(path)) not in (None, tiff.FORMAT, zarr.FORMAT):
             raise LayerError(
                 f"{path} cannot be written as {form.name}, which needs all of an image that was "
                 f"read from {form.name}: end the name with .ome.tif."
             )
-        like, data = _fresh(path, whole, notes)
+        made = _fresh(path, whole, notes)
+    like, data = made
     records = _new_records(whole, like)
 
     def write() -> tuple[str, ...]:
@@ -173,7 +169,7 @@ def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:
     if dtype.kind not in "biuf":
         raise LayerError(f"{name!r} holds {dtype}, which is not saved: save real numbers.")
     if not isinstance(data, np.ndarray):
-        data = _as_dask(data, rgb)
+        data = as_dask(data, rgb)
     if dtype.kind == "b":
         data = data.view(np.uint8)
     metadata = attributes.get("metadata", {})
@@ -206,9 +202,9 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
     if origin is None or any(_file(one.origin) != _file(origin) for one in whole):
         return None
     split, order = origin.split, provenance.layer_order(origin.axes, whole[0].rgb)
-    whole = sorted(whole, key=lambda one: one.origin.place)
+    whole = sorted(whole, key=lambda one: one.place)
     places = [-1] if split is None else list(range(origin.shape[split]))
-    if [one.origin.place for one in whole] != places:
+    if [one.place for one in whole] != places:
         return None
     shape = tuple(origin.shape[i] for i in order if i != split)
     if any(tuple(one.data.shape) != shape for one in whole):
@@ -329,7 +325,7 @@ def _new_records(whole: list[Pixels], like: ImageFile) -> list[dict]:
     for number, one in enumerate(whole):
         if not isinstance(one.record, dict):
             continue
-        place = number if one.origin is None or one.origin.place < 0 else one.origin.place
+        place = number if one.place < 0 else one.place
         for record in provenance.runs_in(one.record):
             told = {**record, "channel": place} if len(whole) > 1 else record
             if _key({**told, "channel": None}) not in known:

@@ -13,14 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError, OutputError
+from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.image.axes import index_parts
 from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
 _SLAB = 16_000_000  # bytes read at a time from arrays without chunks
 _LOADED = 1 << 27  # bytes from which on data without an axis of time are read part by part
-_HELD = 64_000_000  # most bytes of frames read at a time, where a chunk holds several
 
 LARGEST_IN_MEMORY = 1 << 30  # bytes
 
@@ -39,29 +38,23 @@ def is_read_by_parts(data: Any, time: int | None) -> bool:
     return is_lazy(data) and (time is not None or size >= _LOADED)
 
 
-class AsNumbers:
-    """Boolean data as the numbers 0 and 1, converted when they are indexed."""
+def as_dask(data: Any, colours: bool = False) -> Any:
+    """Return any array as a dask array of planes, with their colours, without reading it."""
+    import dask.array as da
 
-    dtype = np.dtype(np.uint8)
-
-    def __init__(self, data: Any):
-        self._data, self.shape, self.ndim = data, data.shape, len(data.shape)
-        self.chunks = getattr(data, "chunks", None)
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        return np.asarray(self._data[index]).astype(self.dtype)
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self[...], dtype)
+    if isinstance(data, da.Array):
+        return data
+    plane = tuple(data.shape[-2 - colours :])
+    chunks: Any = (1,) * (len(data.shape) - len(plane)) + plane
+    return da.from_array(data, chunks=chunks, name=False, asarray=False)
 
 
 class LazyArray:
     """A part of lazy data that reads only what is indexed, until `progress` is to stop.
 
     `data` has ``shape``, ``dtype`` and NumPy indexing. `part` has an index, or a slice, for each
-    axis; by default it is all. `time` is an axis of frames, whole in the part: a chunk with several
-    of them is read once. Without it `chunks` says what is best read at once, if the data have
-    chunks.
+    axis; by default it is all. If the data have chunks, `chunks` says what is best read at once,
+    unless chunks along `time`, an axis of frames, are single frames.
     """
 
     def __init__(
@@ -71,7 +64,7 @@ class LazyArray:
         part: tuple[int | slice, ...] | None = None,
         time: int | None = None,
     ):
-        self._data, self._progress, self._time = data, progress, time
+        self._data, self._progress = data, progress
         part = part or (slice(None),) * len(data.shape)
         self._places = [
             at if isinstance(at, int) else range(length)[at]
@@ -79,48 +72,24 @@ class LazyArray:
         ]
         self.shape = tuple(len(each) for each in self._places if isinstance(each, range))
         self.dtype, self.ndim, self.size = data.dtype, len(self.shape), math.prod(self.shape)
-        self._held: tuple[slice, np.ndarray | None] = slice(0), None
-        held = None if time is not None else getattr(data, "chunks", None)
+        held = getattr(data, "chunks", None)
         if held is not None and self.ndim == len(data.shape):
-            lengths = (one if isinstance(one, int) else max(one, default=1) for one in held)
-            self.chunks = tuple(map(min, lengths, self.shape))
+            lengths = [one if isinstance(one, int) else max(one, default=1) for one in held]
+            if time is None or lengths[time] > 1:
+                self.chunks = tuple(map(min, lengths, self.shape))
 
     def __getitem__(self, index: Any) -> Any:
         self._progress.check()
-        if index is Ellipsis and self._time is not None:
-            self._check_size()
         index = tuple(index_parts(index, self.shape))
         wanted = iter(index)
         read = tuple(
             each if isinstance(each, int) else _composed(each, next(wanted))
             for each in self._places
         )
-        t = self._time
-        if t is not None and index[:t] == (slice(None),) * t and isinstance(index[t], int):
-            slab, first = self._frames_with(read[t])
-            return slab[(*read[:t], read[t] - first, *read[t + 1 :])]
         return self._data[read]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(self[...], dtype)
-
-    def _check_size(self) -> None:
-        # Only frames too large for the device are read whole, to be filtered in parts.
-        if self.size * np.dtype(self.dtype).itemsize >= LARGEST_IN_MEMORY:
-            raise DeviceMemoryError(
-                "The device has too little memory for whole frames of this size: use fewer frames "
-                "before and after, choose another device, or open a part of the stack."
-            )
-
-    def _frames_with(self, number: int) -> tuple[np.ndarray, int]:
-        """Return the frames that are read together with one, and the number of the first."""
-        held, slab = self._held
-        if slab is None or not held.start <= number < held.stop:
-            self._held = slice(0), None  # not two at a time
-            held = _slab(self._data, self._time, number)
-            slab = np.asarray(self._data[at(self._time, held)])
-            self._held = held, slab
-        return slab, held.start
 
 
 def _composed(places: range, index: int | slice) -> int | slice:
@@ -129,11 +98,6 @@ def _composed(places: range, index: int | slice) -> int | slice:
         return chosen
     stop = chosen.stop if chosen.stop >= 0 else None
     return slice(chosen.start, stop, None if chosen.step == 1 else chosen.step)
-
-
-def at(axis: int, where: int | slice) -> tuple[int | slice, ...]:
-    """Return an index into one axis that takes all of the others."""
-    return (slice(None),) * axis + (where,)
 
 
 def load(data: Any, progress: Progress) -> np.ndarray:
@@ -162,17 +126,6 @@ def cuts(data: Any, axis: int) -> list[slice]:
         chunk = (max(chunk, 1),) * -(-length // max(chunk, 1))
     stops = list(itertools.accumulate(chunk))
     return [slice(a, min(b, length)) for a, b in itertools.pairwise([0, *stops])]
-
-
-def _slab(data: Any, axis: int, number: int) -> slice:
-    """Return the frames to read with one: those of its chunk, or fewer where they are large."""
-    if getattr(data, "chunks", None) is None:
-        return slice(number, number + 1)
-    frame = math.prod(data.shape) // max(data.shape[axis], 1) * np.dtype(data.dtype).itemsize
-    most = max(1, _HELD // max(frame, 1))
-    cut = next(cut for cut in cuts(data, axis) if number < cut.stop)
-    start = cut.start + (number - cut.start) // most * most
-    return slice(start, min(start + most, cut.stop))
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, str | None]:

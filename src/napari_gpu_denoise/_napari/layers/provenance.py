@@ -112,10 +112,10 @@ def is_temporary(layer: Layer) -> bool:
     return TEMPORARY in record_of(layer)
 
 
-def temporary_metadata(kind: str, source: Layer | None = None) -> dict[str, Any]:
-    """Return the metadata of a layer that a panel shows for a while, of a source or none."""
-    of = {} if source is None else {SOURCE: source.name, SOURCE_ID: identity(source)}
-    return {METADATA_KEY: {**of, TEMPORARY: kind}}
+def temporary_metadata(kind: str, source: Layer) -> dict[str, Any]:
+    """Return the metadata of a layer of a source that a panel shows for a while."""
+    known = {SOURCE: source.name, SOURCE_ID: identity(source), TEMPORARY: kind}
+    return {METADATA_KEY: known}
 
 
 def record_of(layer: Layer) -> dict[str, Any]:
@@ -147,14 +147,22 @@ def map_of(record: Mapping[str, Any]) -> str:
     return "" if shown == "image" else str(shown)
 
 
-def filter_title(record: Mapping[str, Any]) -> str:
-    """Return the title of the filter of a record; empty if it names none of any version."""
-    from napari_gpu_denoise.filters import FILTERS, REMOVED
+def filter_of(record: Mapping[str, Any]) -> type | None:
+    """Return the filter of a record; None if it names none of this version."""
+    from napari_gpu_denoise.filters import FILTERS
     from napari_gpu_denoise.measurements.subspace import Subspace
 
-    known = [(kind.name, kind.title) for kind in (*FILTERS, Subspace)]
-    known += [(name, title) for name, (_, title) in REMOVED.items()]
-    return next((title for name, title in known if name == record.get("filter")), "")
+    return next((e for e in (*FILTERS, Subspace) if e.name == record.get("filter")), None)
+
+
+def filter_title(record: Mapping[str, Any]) -> str:
+    """Return the title of the filter of a record; empty if it names none of any version."""
+    from napari_gpu_denoise.filters import REMOVED
+
+    if (kind := filter_of(record)) is not None:
+        return kind.title
+    removed = (title for name, (_, title) in REMOVED.items() if name == record.get("filter"))
+    return next(removed, "")
 
 
 def name_of(record: Mapping[str, Any]) -> str:
@@ -173,12 +181,8 @@ def is_renamed(layer: Layer) -> bool:
 
 def describe(layer: Layer) -> str:
     """Return how a result was made, in a line; empty for any other layer."""
-    from napari_gpu_denoise.filters import FILTERS
-    from napari_gpu_denoise.measurements.subspace import Subspace
-
     record, words = record_of(layer), []
-    kind = next((each for each in (*FILTERS, Subspace) if each.name == record.get("filter")), None)
-    if kind is None:
+    if (kind := filter_of(record)) is None:
         return ""
     with suppress(DenoiseError, TypeError, KeyError):  # of another version
         profile, changes = kind.of(**record["settings"]).nearest_profile()

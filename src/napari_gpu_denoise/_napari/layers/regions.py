@@ -37,6 +37,7 @@ def part_of(axes: str, shape: tuple[int, ...], **places: int | tuple[int, int]) 
     Places are named by letter, or by number as ``axis_0=3``: an index, or start and stop of a span.
     """
     index: list[int | slice] = []
+    spans: dict[str, slice] = {}
     left, words = "", []
     for i, (letter, length) in enumerate(zip(axes, shape, strict=True)):
         place = places.get(f"axis_{i}", places.get(letter))
@@ -44,9 +45,10 @@ def part_of(axes: str, shape: tuple[int, ...], **places: int | tuple[int, int]) 
             index.append(place)
             words.append(f"{AXIS_WORDS.get(letter, 'plane')} {place}")
         else:
-            index.append(slice(*(place or (0, length))))
+            spans[letter] = slice(*(place or (0, length)))
+            index.append(spans[letter])
             left += letter
-    y, x = (index[axes.index(letter)] for letter in "YX")
+    y, x = spans["Y"], spans["X"]
     if (y, x) != tuple(slice(0, shape[axes.index(letter)]) for letter in "YX"):
         words.append(f"rows {y.start} to {y.stop - 1}, columns {x.start} to {x.stop - 1}")
     return Part(tuple(index), left, ", ".join(words), _index_code(index, shape))

@@ -25,8 +25,8 @@ def shines_through(layer: Layer) -> bool:
 
 def add_layer(
     viewer: Viewer, source: Source, data: Any, record: dict[str, Any], keep: bool = True
-) -> None:
-    """Add a result above its source, with its record under `METADATA_KEY`.
+) -> Image:
+    """Add a result above its source, with its record under `METADATA_KEY`; return its layer.
 
     `data` have the axes of the source. Where the source is itself a result, the records of how it
     was made are kept, oldest first. Unless `keep`, a layer that the same filter made from the same
@@ -48,11 +48,11 @@ def add_layer(
         # How it looks is the user's.
         set_changed(found, {key: attributes[key] for key in PLACE if key in attributes})
         found.metadata, found.data, found.visible = attributes["metadata"], data, True
-        viewer.layers.selection.active = found
-        return
-    shown, place = _shown(viewer, source), _place(viewer, source)
+        return found
     # napari would otherwise guess from the shape.
-    viewer.layers.insert(place, Image(data, multiscale=False, visible=shown, **attributes))
+    made = Image(data, multiscale=False, visible=_shown(viewer, source), **attributes)
+    viewer.layers.insert(place_above(source.identity, viewer), made)
+    return made
 
 
 def _shown(viewer: Viewer, source: Source) -> bool:
@@ -66,17 +66,14 @@ def _layer_of(viewer: Viewer, source: Source) -> Layer | None:
     return next(found, None)
 
 
-def _place(viewer: Viewer, source: Source) -> int:
-    """Return the place of a result in the layer list: above its source and earlier results."""
-    layer = _layer_of(viewer, source)
-    if layer is None:
-        return len(viewer.layers)
-    place, family = viewer.layers.index(layer) + 1, {source.identity}
-    for each in viewer.layers[place:]:
-        if provenance.record_of(each).get(provenance.SOURCE_ID) not in family:
-            break
-        family.add(provenance.identity(each))
-        place += 1
+def place_above(source: str, viewer: Viewer) -> int:
+    """Return the place above a layer of this identity and all that was made from it."""
+    place, family = len(viewer.layers), set()
+    for number, each in enumerate(viewer.layers):
+        own, of = provenance.identity(each), provenance.record_of(each).get(provenance.SOURCE_ID)
+        if own == source or of in family:
+            family.add(own)
+            place = number + 1
     return place
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer, Shapes
 
-from napari_gpu_denoise._napari.layers.arrays import AsNumbers, LazyArray, is_lazy
+from napari_gpu_denoise._napari.layers.arrays import LazyArray, as_dask, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, file_origin, is_temporary
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
@@ -168,7 +168,9 @@ def capture(layer: Layer | None) -> Source:
     kept["metadata"] = dict(layer.metadata)
     data, boolean = finest(layer), np.dtype(finest(layer).dtype).kind == "b"
     if boolean:
-        data = data.view(np.uint8) if isinstance(data, np.ndarray) else AsNumbers(data)
+        data = (
+            data.view(np.uint8) if isinstance(data, np.ndarray) else as_dask(data).astype(np.uint8)
+        )
     path, origin = file_of(layer), file_origin(layer.metadata)
     split = origin.split if path is not None and origin is not None else None
     known = has_alpha(layer), layer.multiscale, path, boolean, split, str(layer.unique_id)
@@ -197,8 +199,9 @@ def voxel_of(layer: Image, axes: str) -> str:
     if not set("ZYX") <= set(axes[: layer.ndim]):
         return ""
     sizes, unit = pixel_sizes(layer, [axes.index(letter) for letter in "ZYX"])
-    unknown = sizes is None or (str(unit) == "pixel" and len(set(sizes)) == 1)
-    return "" if unknown else ", ".join(f"{size:.6g}" for size in sizes)
+    if sizes is None or (str(unit) == "pixel" and len(set(sizes)) == 1):
+        return ""
+    return ", ".join(f"{size:.6g}" for size in sizes)
 
 
 def pixel_sizes(layer: Image, axes: Sequence[int]) -> tuple[list[float] | None, Any]:

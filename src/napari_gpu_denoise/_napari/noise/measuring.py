@@ -74,7 +74,8 @@ def flat_noise(
     if model == "auto":
         model = "rician" if all(map(_is_background, finite)) else "gaussian"
     spectra = tuple(map(_spectrum, planes))
-    if model == "gaussian" and None not in spectra and not all(each.white for each in spectra):
+    white = [each.white for each in spectra if each is not None]
+    if model == "gaussian" and len(white) == len(spectra) and not all(white):
         model = "correlated"
     found = [_measured(v, model, s) for v, s in zip(finite, spectra, strict=True)]
     models, sigma, error, errors = zip(*found, strict=True)
@@ -115,7 +116,7 @@ def _unevenness(plane: np.ndarray, known: tuple[NoiseModel, float] | None = None
     The noise may be correlated, and skewed (docs/methods/noise.md). Parts of regions of less than
     24 pixels along Y or X are not compared.
     """
-    usual, remedy = None, "draw it where there is no object"
+    usual, remedy = 0.0, "draw it where there is no object"
     if known is not None:
         values = np.asarray(plane, np.float64)
         values = values[np.isfinite(values)]
@@ -176,7 +177,7 @@ def _measured(
         looks = float(values.mean()) ** 2 / variance
         relative = math.hypot(spread / variance, 2 * sigma / (values.mean() * math.sqrt(count)))
         return Speckle(looks), sigma, error, {"looks": looks * relative}
-    kind = next(each for each in noise_models.MODELS if each.name == model)
+    kind: Any = next(each for each in noise_models.MODELS if each.name == model)
     if not kind.additive:
         raise LayerError(
             f"The region is constant or dark, which does not determine {model} noise: draw another."

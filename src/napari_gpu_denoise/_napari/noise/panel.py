@@ -10,15 +10,15 @@ from typing import Any
 import napari.viewer
 from qtpy.QtWidgets import QVBoxLayout, QWidget
 
-from napari_gpu_denoise._napari import docks, parts, preferences
-from napari_gpu_denoise._napari.inputs import REGIONS, RegionInput
-from napari_gpu_denoise._napari.layers import regions
+from napari_gpu_denoise._napari import docks, parts
+from napari_gpu_denoise._napari.inputs import REGIONS
 from napari_gpu_denoise._napari.layers.source import MOVES
-from napari_gpu_denoise._napari.model import FLAT, memory_of
+from napari_gpu_denoise._napari.model import FLAT
 from napari_gpu_denoise._napari.noise import plots, rows
 from napari_gpu_denoise._napari.noise.measuring import measure, verdict
 from napari_gpu_denoise._napari.noise.plots import Plot
-from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.panel import ImagePanel
+from napari_gpu_denoise._napari.resolve import measurement
 from napari_gpu_denoise._napari.run import NoiseRequest
 from napari_gpu_denoise._napari.snippets import noise_call
 from napari_gpu_denoise._napari.tasks import Outcome, Task
@@ -59,7 +59,7 @@ class NoiseResult(QWidget):
     def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
         """Show an estimate and its verdict; `planes` names those that were read."""
         self.verdict.setText(f"<b>{html.escape(verdict(estimate))}</b>")
-        self.rows.setText(rows.as_html(rows.table(estimate, planes)))
+        self.rows.setText(rows.as_html(rows.noise_rows(estimate, planes)))
         self.verdict.show()
         self.rows.show()
         self.curve.show_series(plots.curve_series(estimate))
@@ -69,7 +69,7 @@ class NoiseResult(QWidget):
         self.correlation.show_series(plots.autocorrelation_series(estimate), distance)
 
 
-class NoisePanel(LayerPanel):
+class NoisePanel(ImagePanel):
     """Measures noise of the layer that is selected, off the GUI thread, whenever it changes."""
 
     title = "Estimated noise"
@@ -77,15 +77,15 @@ class NoisePanel(LayerPanel):
     out_of_memory = "There is not enough memory for the measurement: choose a region."
 
     def __init__(self, viewer: napari.viewer.Viewer):  # napari knows it by this annotation
-        super().__init__(viewer, "Image layer whose noise is measured.")
-        self.region = RegionInput(
-            self._viewer,
+        super().__init__(
+            viewer,
+            "Image layer whose noise is measured.",
             {**REGIONS, "Flat region, drawn": FLAT},
             "Pixels to measure. Current view: the visible part of the current slice. Rectangle: "
             "its pixels in all slices. Flat region: an area without objects, such as background, "
             "in the slice on which it was drawn; its plain statistics are used.",
         )
-        self.model = parts.choice(
+        self.kind = parts.choice(
             MODEL_CHOICES, "Automatic chooses the best fit and gives the reason."
         )
         self.result = NoiseResult()
@@ -93,8 +93,10 @@ class NoisePanel(LayerPanel):
         self.use_button = parts.button(
             "Use in", "Open this panel with this noise; Filter, with this layer."
         )
-        self.add_code_button("that measures this noise and filters with it")
-        self.command_action.setVisible(False)
+        self.add_code_button(
+            "that measures this noise and filters with it",
+            lambda: noise_call(self._request(), BM3D.name, self.estimate()),
+        )
         self._outcome: Outcome | None = None
         self._measuring = Task(self, measure, self.title, alone=True)
         self._settling = parts.settling_timer(self, _SETTLED, self._on_settled)
@@ -104,7 +106,7 @@ class NoisePanel(LayerPanel):
 
     def _lay_out(self) -> None:
         where = {"Image": self.layer, "Axes": self.axes, "Region": self.region}
-        form = parts.form_layout({**where, "Model": parts.narrow(self.model, 8)})
+        form = parts.form_layout({**where, "Model": parts.narrow(self.kind, 8)})
         self.arrange(
             (form, parts.ruler(), self.result),
             ((self.status,), (self.use_button, self.target), (self.copy_button,)),
@@ -123,18 +125,10 @@ class NoisePanel(LayerPanel):
         self._measuring.ended.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
         self.axes.changed.connect(self.measure)
-        self.model.currentIndexChanged.connect(self.measure)
-        self.region.changed.connect(self.measure)
-        self.region.shapes.chosen.connect(self._follow)
-        self.region.draw_button.clicked.connect(lambda: self.region.draw(self.layer.layer()))
+        self.kind.currentIndexChanged.connect(self.measure)
         self.use_button.clicked.connect(self.use)
         changed = self._viewer.layers.selection.events.changed
         self.follow("selection", [(changed, self.layer.follow_selection)])
-
-    def reset_choices(self, event: object = None) -> None:
-        """Follow the viewer's layers."""
-        super().reset_choices(event)
-        self.region.refresh()
 
     def estimate(self) -> NoiseEstimate | None:
         """Return the estimate shown, or None."""
@@ -159,49 +153,34 @@ class NoisePanel(LayerPanel):
 
     def use(self) -> None:
         """Pass the estimate to the panel that is chosen."""
-        estimate, layer = self.estimate(), self.layer.layer()
-        if estimate is None or layer is None:
+        outcome, layer = self._outcome, self.layer.layer()
+        if outcome is None or layer is None:
             return
-        place = self._outcome.request.part.place
+        place = outcome.request.part.place
         origin = f"{layer.name}, {place}" if place else layer.name
         panel = docks.open_panel(self._viewer, self.target.currentData())
-        panel.take_noise(layer, self.axes.axes(), estimate, origin)
+        panel.take_noise(layer, self.axes.axes(), outcome.value, origin)
         self.say(f"{self.target.currentText()} uses this noise from now on.")
 
-    def python_code(self) -> str:
-        """Return Python code that measures, and filters with the result."""
-        return noise_call(self._request(), BM3D.name, self.estimate())
-
     def _request(self) -> NoiseRequest:
-        source, axes = self.captured(), self.axes.axes()
-        part = self.region.region().part(self.layer.layer(), axes, self._viewer.dims)
-        device = preferences.read().device
-        return NoiseRequest(
-            source=source,
-            axes=axes,
-            part=regions.without_alpha(part, source.data.shape) if source.alpha else part,
-            model=self.model.currentData(),
-            flat=self.region.region().kind == FLAT,
-            device=device,
-            memory=memory_of(self.layer.layer(), AUTO, axes, None, "raise", device),
-        )
+        kind, dims = self.kind.currentData(), self._viewer.dims
+        return measurement(self.model, self.layer.layer(), dims, kind, whole=False)
 
     def _take_layer(self) -> None:
         self._clear()
-        self._follow()
+        self.model.layers = self.layer.layers()[:1]
+        moved = [getattr(each.events, name) for each in self.model.layers for name in MOVES]
+        self.follow("layers", [(event, self._on_moved) for event in moved])
         self.offer_axes()
 
-    def _follow(self) -> None:
-        """Follow changes of the chosen layer, and of the region."""
-        layer, connections = self.layer.layer(), self.region.events()
-        if layer is not None:
-            connections += [(getattr(layer.events, name), self._on_moved) for name in MOVES]
-        self.follow("layers", connections)
+    def _follow_region(self, event: object = None) -> None:
+        super()._follow_region()
+        self.measure()
 
     def _on_moved(self, event: Any = None) -> None:
         if event is not None and event.type == "data":
             self.offer_axes()
-        elif not self.region.region().whole:
+        elif not self.model.region.whole:
             self.measure()
 
     def _on_settled(self) -> None:

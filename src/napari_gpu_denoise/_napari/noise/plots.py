@@ -68,7 +68,8 @@ class Plot(QWidget):
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.series: list[Series] = []
         self._made: list[Any] = []  # the canvas
-        stack(QVBoxLayout(self), (), spacing=0)
+        self._layout = QVBoxLayout(self)
+        stack(self._layout, (), spacing=0)
         (self.setMinimumHeight if fills else self.setFixedHeight)(_HEIGHT)
         self.setMinimumWidth(260)
 
@@ -92,7 +93,7 @@ class Plot(QWidget):
             area.getAxis(side).enableAutoSIPrefix(False)
         area.showGrid(x=True, y=True, alpha=0.25)
         area.layout.setContentsMargins(4, 0, 8, 5)
-        self.layout().addWidget(canvas)
+        self._layout.addWidget(canvas)
         return canvas
 
     @property

@@ -122,7 +122,7 @@ class PreviewRequest:
 
     def quick(self) -> PreviewRequest:
         """Return the same with quicker settings."""
-        run = replace(self.run, filter=quick_settings(self.run.filter, self.run.axes))
+        run = replace(self.run, filter=quick_settings(self.run.filter, self.run.axes or ""))
         return replace(self, run=run, final=False, stoppable=False)
 
     def same(self, other: PreviewRequest | None) -> bool:

@@ -19,10 +19,10 @@ from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.regions import region_shown
-from napari_gpu_denoise._napari.layers.results import at_places
+from napari_gpu_denoise._napari.layers.results import at_places, place_above
 from napari_gpu_denoise._napari.layers.source import LOOKS, MOVES, PLACE, looks_of, set_changed
 from napari_gpu_denoise._napari.model import memory_of
-from napari_gpu_denoise._napari.parts import Caption, row_of, settling_timer, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, row_of, settling_timer, stack, told
 from napari_gpu_denoise._napari.preview import compute
 from napari_gpu_denoise._napari.resolve import Resolved, hidden_by
 from napari_gpu_denoise._napari.tasks import Outcome, Task
@@ -51,8 +51,8 @@ class PreviewBox(QWidget):
 
     def __init__(self):
         super().__init__()
-        self.box = QCheckBox("Live preview", toolTip=wrapped(_TIP))
-        self.strip = QCheckBox("Three strengths", toolTip=wrapped(_STRIP_TIP))
+        self.box = told(QCheckBox("Live preview"), _TIP)
+        self.strip = told(QCheckBox("Three strengths"), _STRIP_TIP)
         self.caption = Caption()
         boxes = row_of(self.box, self.strip)
         stack(QVBoxLayout(self), (boxes, self.caption), spacing=2)
@@ -170,19 +170,17 @@ class PreviewLayers:
 
     def _place(self, layer: Image) -> int:
         """Return the place above a layer, if it is still there, and all that was made from it."""
-        layers = self._viewer.layers
         if self._is_strip:
-            return len(layers)
-        family = [layer, *provenance.made_from(layer, layers)]
-        return 1 + max((layers.index(each) for each in family if each in layers), default=-1)
+            return len(self._viewer.layers)
+        return place_above(provenance.identity(layer), self._viewer)
 
     def _add(self, layer: Image, pixels: np.ndarray, name: str, place: dict[str, Any]) -> None:
         # multiscale=False: napari would otherwise guess from the shape.
         metadata = provenance.temporary_metadata(_KIND, layer)
         kind = {"rgb": layer.rgb, "multiscale": False, "metadata": metadata}
         made = Image(pixels, name=name, **kind, **place)
-        layers, chosen = self._viewer.layers, set(self._viewer.layers.selection)
-        active = layers.selection.active
+        layers, selection = self._viewer.layers, self._viewer.layers.selection
+        chosen, active = set(selection), selection.active
         for other in list(layers):
             of_another = other not in self._made.values()
             if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND and of_another:
@@ -194,7 +192,7 @@ class PreviewLayers:
         layers.insert(self._place(layer), made)
         # napari selects new layers.
         layers.selection = chosen
-        layers.selection.active = active
+        selection.active = active
         for event in _events(layer):
             event.connect(self._follow)
 
@@ -271,9 +269,9 @@ class LivePreview(QObject):
         inserted = self._viewer.layers.events.inserted
         followed = [camera.center, camera.zoom, dims.ndisplay, dims.order, inserted]
         followed += [getattr(layer.events, name) for layer in layers for name in MOVES]
-        others = [(dims.current_step, self._on_moved)]
-        others.append((self._viewer.layers.events.removed, self._on_removed))
-        return [*((event, self.changed) for event in followed), *others]
+        found: list[tuple[Any, Callable]] = [(event, self.changed) for event in followed]
+        removed = self._viewer.layers.events.removed
+        return [*found, (dims.current_step, self._on_moved), (removed, self._on_removed)]
 
     def changed(self, event: object = None) -> None:
         """Make the preview again: quickly now, and as it is to be when nothing changes any more."""
