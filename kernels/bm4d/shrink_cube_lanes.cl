@@ -2,8 +2,8 @@
 // after another. Eight cubes are transformed side by side, in the lanes of vectors; then eight coefficients of all cubes.
 //
 // Reference: as in shrink_cubes.
-// Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (turn_x, turn_y,
-//   turn_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
+// Grid: every second block of BLOCK_X, BLOCK_Y, BLOCK_Z references along each axis, beginning with number (first_block_x, first_block_y,
+//   first_block_z), the volumes along z. The blocks of one launch reach no common voxel, so that nothing is added atomically.
 // Constants: those of shrink_cubes up to AFTER; BLOCK_X, BLOCK_Y, BLOCK_Z.
 // Shapes, cost: as in shrink_cubes, without atomic additions.
 
@@ -72,12 +72,12 @@ static inline float shrink_stacks(float8 *v, float8 *basic, const CODE *codes, c
     return lanes_sum(sum);
 }
 
-__kernel void shrink_cube_lanes(GROUP_ARGUMENTS, int turn_z, int turn_y, int turn_x, int deep)
+__kernel void shrink_cube_lanes(GROUP_ARGUMENTS, int first_block_z, int first_block_y, int first_block_x, int deep)
 {
     const int volume = get_global_id(2) / deep;
-    const int layer0 = (2 * (get_global_id(2) % deep) + turn_z) * BLOCK_Z;
-    const int row0 = (2 * get_global_id(1) + turn_y) * BLOCK_Y;
-    const int column0 = (2 * get_global_id(0) + turn_x) * BLOCK_X;
+    const int layer0 = (2 * (get_global_id(2) % deep) + first_block_z) * BLOCK_Z;
+    const int row0 = (2 * get_global_id(1) + first_block_y) * BLOCK_Y;
+    const int column0 = (2 * get_global_id(0) + first_block_x) * BLOCK_X;
     const size_t plane = (size_t)pny * pitch;
     correlation = SPECTRUM_OF(correlation, volume);
 

@@ -143,6 +143,7 @@ WHOLE = {"patch": 5, "step": 4}
 EXACT = {"patch": 3, "window": 5}
 # PoCL 3.1 crashes when it optimises the search of the prefilter, whose window is one pixel.
 GROUPS = {"window_basic": 9, "window_final": 7, "neighbours_basic": 8, "neighbours_final": 8}
+SPARSE = GROUPS | {"step_basic": 4, "step_final": 4}
 FAST = gd.BM3D.of(profile="fast", window_basic=15)
 FEW = gd.VBM3D(step_basic=6, step_final=6)  # references
 CUBES = {**GROUPS, "window_basic": 5, "window_final": 5, "cube": "4x4x4"}
@@ -171,7 +172,7 @@ def groups(sizes, transforms=("bior1.5", "dct"), stacks=("haar", "haar"), **more
 
 NL_MEANS = {
     "nl_means of an image": Case(gd.NLMeans(window=9), (43, 70)),
-    "nl_means of a map": Case(gd.NLMeans(**IN_SPACE), (30, 45), "YX", "map"),
+    "nl_means of a map": Case(gd.NLMeans(**IN_SPACE), (30, 45), "YX", "hole"),
     "nl_means at every pixel": Case(gd.NLMeans.of(profile="fine", window=7), (21, 50)),
     "nl_means of patches that end within a step": Case(
         gd.NLMeans(patch=8, step=3, window=7, neighbours=6), (30, 60)
@@ -197,46 +198,26 @@ NL_MEANS = {
     ),
     **rows(
         gd.NLMeans,
-        {"window": 7},
+        {"window": 9},
         [
-            {"patch": 8, "step": 6, "window": 13, "neighbours": 8},
             {"patch": 6, "step": 2, "window": 5, "neighbours": 5},
-            {"patch": 3, "step": 3, "window": 11, "neighbours": 32},
-            {"patch": 9, "step": 4},
             {"patch": 13, "step": 1, "window": 5, "neighbours": 4},
-            {"patch": 16, "step": 5, "window": 5},
-            {"patch": 2, "step": 1, "window": 5},
             {"window": 1},
-            {"window": 3, "neighbours": 64},
-            {"window": 9, "neighbours": 64},
+            {"neighbours": 64},
             {"strength": 3.0},
             {"flat": 3.0},
         ],
         (27, 31),
     ),
-    **rows(
-        gd.NLMeans,
-        {**IN_SPACE, "window": 5},
-        [
-            {"frames_after": 2},
-            {"frames_before": 3, "frames_after": 3},
-        ],
-        (4, 13, 17),
-        "TYX",
-    ),
+    "nl_means of later frames": Case(gd.NLMeans(**IN_SPACE, frames_after=2), (4, 13, 17), "TYX"),
     "nl_means of three slices": Case(
         gd.NLMeans(**IN_SPACE | {"window": 5}, slices=3), (4, 13, 17), "ZYX"
     ),
-    **rows(
-        gd.NLMeans,
-        {"window": 7},
-        [{"step": 3}, {"patch": 5, "step": 1}, {"patch": 1, "step": 1}, {"rician": True}],
-        (30, 33),
-        "YX",
-        "hole",
+    "nl_means of magnitudes under a map": Case(
+        gd.NLMeans(**IN_SPACE, rician=True), (30, 33), "YX", "hole"
     ),
     **{
-        f"nl_means of {ny} x {nx} pixels": Case(gd.NLMeans(window=5), (ny, nx))
+        f"nl_means of {ny} x {nx} pixels": Case(gd.NLMeans(window=9), (ny, nx))
         for ny, nx in ((1, 30), (7, 9), (9, 30))
     },
 }
@@ -256,28 +237,18 @@ PIXELWISE = {
     "pixelwise counts": Case(gd.NLMeansPixelwise(**EXACT, show="pixels"), (11, 70)),
     **rows(
         gd.NLMeansPixelwise,
-        {},
+        {"window": 9},
         [
-            {"patch": 7, "window": 9, "weights": "plain", "patch_shape": "gaussian"},
-            {"weights": "bisquare", "strength": 2.0, "window": 7},
+            {"patch": 7, "weights": "plain", "patch_shape": "gaussian"},
             {"patch": 11, "window": 5},
             {"patch": 1, "window": 5},
-            {"strength": 0.1, "patch": 3, "window": 7},
+            {"strength": 0.1},
         ],
         (21, 141),
     ),
-    **rows(
-        gd.NLMeansPixelwise,
-        EXACT,
-        [
-            {"slices": 1},
-            {"slices": 2, "patch_slices": 1},
-            {"patch_slices": 2, "patch_shape": "gaussian"},
-        ],
-        (4, 11, 21),
-        "ZYX",
+    "pixelwise of thick patches": Case(
+        gd.NLMeansPixelwise(**EXACT, slices=2, patch_slices=1), (4, 11, 21), "ZYX"
     ),
-    **rows(gd.NLMeansPixelwise, EXACT, [{"frames_after": 2}], (4, 11, 23), "TYX"),
     **{
         f"pixelwise of channels, {sigma}": Case(
             gd.NLMeansPixelwise(**EXACT, channels="joint"), (3, 13, 23), "CYX", sigma
@@ -285,7 +256,7 @@ PIXELWISE = {
         for sigma in (COLOURS, (0.0, 20.0, 10.0))
     },
     **{
-        f"pixelwise of {ny} x {nx} pixels": Case(gd.NLMeansPixelwise(window=7), (ny, nx))
+        f"pixelwise of {ny} x {nx} pixels": Case(gd.NLMeansPixelwise(window=9), (ny, nx))
         for ny, nx in ((1, 9), (40, 3))
     },
 }
@@ -295,56 +266,35 @@ BM3D = {
     "bm3d of a map": Case(small(gd.BM3D, **GROUPS), (40, 45), "YX", "map"),
     "bm3d of frames": Case(small(gd.BM3D, **GROUPS), (2, 30, 33), "TYX", (12.4, 31.1)),
     "bm3d of a map, prefiltered": Case(
-        small(gd.BM3D, **GROUPS, prefiltered=True), (33, 36), "YX", "map", ROOMY
+        small(gd.BM3D, **GROUPS, prefiltered=True), (33, 36), "YX", "map"
     ),
     "bm3d, refined": Case(gd.BM3D.of(profile="fast", refine="once"), (20, 26)),
     "bm3d of a map, refined": Case(replace(FAST, refine="chain"), (19, 26), "YX", "map"),
-    # All transforms in all stacks, groups of all sizes, and both ways to shrink.
+    # All transforms, stacks and sizes of groups, in small and large work-groups.
     **rows(
         gd.BM3D,
-        GROUPS | {"step_basic": 4, "step_final": 5},
+        SPARSE,
         [
             groups((32, 8)),
             groups((16, 32), ("dct", "dft"), ("hadamard", "haar")),
-            groups((16, 16), ("dft", "bior1.5"), ("haar", "hadamard")),
-            groups((4, 4), ("bior1.5", "dct"), ("hadamard", "hadamard")),
-            groups((2, 2), ("dct", "dft"), ("haar", "hadamard")),
-            groups((1, 1), ("dft", "bior1.5"), ("hadamard", "haar")),
+            groups((2, 16), ("dft", "bior1.5"), ("haar", "hadamard")),
+            groups((1, 2), ("bior1.5", "dct"), ("hadamard", "hadamard")),
         ],
         (30, 33),
         "YX",
         SIGMA,
         ROOMY,
     ),
-    **rows(
-        gd.BM3D,
-        GROUPS | {"step_basic": 5, "step_final": 5},
-        [
-            groups((16, 32)),
-            groups((32, 16), stacks=("hadamard", "haar")),
-        ],
-        (33, 36),
-        "YX",
-        "hole",
-        ROOMY,
+    "bm3d of a hole": Case(small(gd.BM3D, **GROUPS), (33, 36), "YX", "hole"),
+    "bm3d of small work-groups": Case(
+        small(gd.BM3D, **groups((4, 1))), (20, 26), "YX", SIGMA, TIGHT
     ),
     **rows(
         gd.BM3D,
-        GROUPS | {"step_basic": 5, "step_final": 5},
-        [groups((4, 2)), groups((8, 1))],
-        (20, 26),
-        "YX",
-        SIGMA,
-        TIGHT,
-    ),
-    **rows(
-        gd.BM3D,
-        GROUPS,
+        SPARSE,
         [
-            {"prefiltered": True, "step_basic": 4},
-            {"step_basic": 1, "window_basic": 5, "step_final": 7, "window_final": 3},
-            {"step_basic": 8, "step_final": 8},
-            {"window_basic": 1, "window_final": 1},
+            {"step_basic": 1, "window_basic": 5, "step_final": 8, "window_final": 3},
+            {"window_basic": 1},
             {"wiener_sigma": 0.5},
             {"threshold": 4.0},
         ],
@@ -377,14 +327,12 @@ BM3D = {
         f"bm3d of {make.__name__}": Case(FAST, (33, 36), make=make)
         for make in (checkerboard, salt_and_pepper, hot_columns)
     },
-    **rows(
-        gd.BM3D,
-        GROUPS | {"scales": 1},
-        [{}, groups((8, 32), ("dct", "dft")), groups((4, 16), stacks=("hadamard", "haar"))],
-        (30, 33),
-        "YX",
-        correlated(BLURRED),
-    ),
+    **{
+        f"bm3d of correlated noise, {told['neighbours_basic']}": Case(
+            small(gd.BM3D, scales=1, **told), (30, 33), "YX", correlated(BLURRED)
+        )
+        for told in (GROUPS, groups((4, 32), ("dct", "dft"), ("hadamard", "haar")))
+    },
     "bm3d of noise that is opposed": Case(
         small(gd.BM3D, **GROUPS, scales=1, prefiltered=True), (30, 33), "YX", correlated(OPPOSED)
     ),
@@ -412,44 +360,37 @@ BM4D = {
     ),
     "bm4d, refined": Case(gd.BM4D(**CUBES, refine="once"), (6, 13, 17), "ZYX", SIGMA, ROOMY),
     **{
-        f"bm4d, refined, of {cube}": Case(
-            gd.BM4D.of(profile="fast", cube=cube, refine="once"), shape, "ZYX", noise, ROOMY
+        f"bm4d{', refined,' * (once == 'once')} of {cube}": Case(
+            gd.BM4D(
+                **CUBES | {"cube": cube, "neighbours_basic": n, "neighbours_final": m}, refine=once
+            ),
+            *(shape, "ZYX", noise, ROOMY if once == "once" else LIMITS),
         )
-        for cube, shape, noise in (
-            ("1x8x8", (3, 17, 19), SIGMA),
-            ("2x4x8", (5, 11, 17), of_slices(14, 17, 20, 23, 26)),
+        for cube, n, m, shape, noise in (
+            ("1x8x8", 4, 8, (3, 17, 19), SIGMA),
+            ("2x4x8", 2, 16, (5, 11, 17), of_slices(14, 17, 20, 23, 26)),
         )
+        for once in ("off", "once")
     },
-    **{
-        f"bm4d of {cube}, {n} and {m}": Case(
-            gd.BM4D(**CUBES | {"cube": cube, "neighbours_basic": n, "neighbours_final": m}),
-            (5, 13, 15),
-            "ZYX",
-            noise,
-        )
-        for cube, n, m, noise in (
-            ("1x8x8", 4, 8, SIGMA),
-            ("4x4x4", 16, 32, SIGMA),
-            ("2x4x8", 2, 16, "map"),
-            ("4x4x4", 1, 32, DEEP),
-        )
-    },
+    "bm4d of a map": Case(gd.BM4D(**CUBES), (5, 12, 14), "ZYX", "map"),
+    "bm4d of large groups": Case(
+        gd.BM4D(**CUBES | {"neighbours_basic": 16, "neighbours_final": 32}), (5, 13, 15), "ZYX"
+    ),
+    "bm4d of noise along z": Case(
+        gd.BM4D(**CUBES | {"neighbours_basic": 1, "neighbours_final": 32}), (5, 13, 15), "ZYX", DEEP
+    ),
     **{
         f"bm4d, first pass, of {name}": Case(
-            first_pass(gd.BM4D(**CUBES | {"cube": cube, "neighbours_basic": n}, **over)),
+            first_pass(gd.BM4D(**CUBES, **over)),
             *((2, 8, 16, 18) if over else (5, 12, 14), "TZYX"[not over :], noise),
         )
-        for name, cube, n, over, noise in (
-            ("map", "2x4x8", 8, {}, "map"),
-            ("slices", "4x4x4", 8, {}, of_slices(5.1, 11, 17, 23, 30.3)),
-            ("a plane", "4x4x4", 8, {}, PLANE),
-            ("noise along z", "2x4x8", 16, {}, DEEP),
-            ("thin cubes", "1x8x8", 8, {}, DEEP),
-            ("noise that hardly reaches", "4x4x4", 1, {}, NEAR),
-            ("times", "4x4x4", 8, EITHER, of_slices(12.3, 21.4, axes=4)),
-            ("many over time", "4x4x4", 16, EITHER, SIGMA),
-            ("slices over time", "4x4x4", 8, EITHER, np.linspace(9, 30, 16).reshape(2, 8, 1, 1)),
-            ("noise along z over time", "4x4x4", 8, EITHER, DEEP),
+        for name, over, noise in (
+            ("slices", {}, of_slices(5.1, 11, 17, 23, 30.3)),
+            ("a plane", {}, PLANE),
+            ("noise that hardly reaches", {}, NEAR),
+            ("times", EITHER, of_slices(12.3, 21.4, axes=4)),
+            ("slices over time", EITHER, np.linspace(9, 30, 16).reshape(2, 8, 1, 1)),
+            ("noise along z over time", EITHER, DEEP),
         )
     },
     **{
@@ -486,10 +427,7 @@ VBM3D = {
     **rows(
         gd.VBM3D,
         VIDEO,
-        [
-            {"neighbours_basic": n, "neighbours_final": m}
-            for n, m in ((1, 2), (2, 1), (4, 16), (16, 32), (32, 4))
-        ],
+        [{"neighbours_basic": n, "neighbours_final": m} for n, m in ((2, 1), (16, 32), (32, 4))],
         (4, 20, 26),
         "TYX",
         SIGMA,
@@ -539,6 +477,7 @@ VBM3D = {
 ISOLINE = {
     "isoline of an image": Case(gd.Isoline(**LINES), (40, 45)),
     "isoline of a map": Case(gd.Isoline(**LINES), (40, 45), "YX", "map"),
+    **{f"isoline of sigma {s}": Case(gd.Isoline(), (40, 45), "YX", s) for s in (0.5, 80.0)},
     "isoline of joined channels": Case(
         gd.Isoline(**LINES, channels="joint"), (2, 20, 33), "CYX", (12.4, 20.37)
     ),
@@ -573,14 +512,13 @@ ISOLINE = {
         gd.Isoline,
         LETTER,
         [
-            {"method": name, **each}
-            for name in ("hybrid", "pi-pd", "pi-ld")
-            for each in (
-                {},
-                {"segment_length": 2, "max_length": 21},
-                {"segment_length": 10, "max_length": 20, "staircase": 5},
-                *([{"thickness": 2, "staircase": 9}, {"thickness": 3}] if name != "pi-ld" else ()),
-            )
+            {},
+            {"method": "pi-pd", "segment_length": 2, "max_length": 21},
+            {"segment_length": 10, "max_length": 20, "staircase": 5},
+            {"method": "pi-pd", "thickness": 2, "staircase": 9},
+            {"thickness": 3},
+            {"method": "pi-ld"},
+            {"method": "pi-ld", "segment_length": 10, "max_length": 20, "staircase": 5},
         ],
         (33, 38),
     ),

@@ -113,22 +113,6 @@ def test_noise_tables_are_of_the_transforms_of_the_reference(name, length):
     np.testing.assert_allclose(transform_matrix(name, length), line_matrix(name, length), atol=1e-7)
 
 
-def test_covariances_are_those_of_noise():
-    """Shift noise by some voxels, transform two cubes, and compare."""
-    rng, cube = np.random.default_rng(0), (2, 4, 8)
-    noise = rng.normal(size=(20000, 4, 7, 12))
-    matrices = [transform_matrix("bior1.5", side) for side in cube]
-    dz, dy, dx = 1, 2, 3
-    one = noise[:, :2, :4, :8]
-    other = noise[:, dz : dz + 2, dy : dy + 4, dx : dx + 8]
-    spectra = [np.einsum("nzyx,az,by,cx->nabc", part, *matrices) for part in (one, other)]
-    found = np.mean(spectra[0] * spectra[1], axis=0).ravel()
-    (table,) = shared_noise("bior1.5", cube)
-    np.testing.assert_allclose(found, table[(dz * 4 + dy) * 8 + dx], atol=0.03)
-    np.testing.assert_allclose(table[0], 1)
-    np.testing.assert_array_equal(table[-1], 0)
-
-
 @pytest.mark.parametrize("name", ["bior1.5", "dct"])
 def test_covariances_are_those_of_all_pairs_of_voxels(name):
     for cube, given in (((4, 4, 4), DEEP), ((2, 4, 8), PLANE)):

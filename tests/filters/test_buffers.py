@@ -140,7 +140,8 @@ def test_plans_use_what_they_declare(device, watched, monkeypatch, settings, is_
 
 
 @pytest.mark.parametrize("channels", ["separate", "opponent", "joint"])
-def test_plans_for_correlated_noise_do_as_well(device, watched, channels):
+def test_plans_for_correlated_noise_do_as_well(device, watched, monkeypatch, channels):
+    monkeypatch.setattr(Arena, "kernel", lambda *_, **__: enqueue_nothing)
     settings = gd.BM3D(channels=channels, **SMALL[gd.BM3D])
     run(settings, device, None, tuple(Correlated(s, TABLE) for s in (15.0, 20.0, 25.0)))
     assert watched

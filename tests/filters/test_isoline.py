@@ -33,14 +33,6 @@ def run(image, sigma=SIGMA, **changes) -> np.ndarray:
     return gd.denoise(image, Isoline(**changes), sigma, **options).image
 
 
-@pytest.mark.parametrize("sigma", [0.5, 5.0, 80.0])
-def test_noise_that_is_not_what_was_told(device, sigma):
-    """What fits too badly is given back: pilots are mixed with the noisy pixels."""
-    image = noisy(40, 45, sigma=SIGMA)
-    for changes in ({}, {"staircase": 0, "max_length": 5}):
-        agree(run(image, sigma, device=device, **changes), slow(image, Isoline(**changes), sigma))
-
-
 @pytest.mark.parametrize("sigma", [1e-38, 1e-30, 1e-17, 1e-9])
 def test_next_to_no_noise_leaves_the_pixels(device, sigma):
     """Squares of what is missed, in units of it, are beyond float32."""
@@ -80,7 +72,6 @@ def test_what_it_saw_is_what_the_reference_saw(device, changes):
 def test_edges_to_the_letter(device):
     image = noisy(40, 45, sigma=SIGMA)
     image[:, 25:] += 90
-    agree(run(image, device=device, **PAPER), slow(image, Isoline(**PAPER), SIGMA))
     classes = run(image, device=device, **PAPER, show="classes")
     edges, *_ = literal.edge_tests(image, literal.Lines())
     assert np.mean(classes != literal.classes(edges)) <= 0.003
@@ -121,13 +112,6 @@ def test_images_smaller_than_an_isoline(device, shape, changes):
     else:
         # Mirrored over and over, directions repeat: equal ones may be told apart by a rounding.
         assert np.mean(np.abs(out - expected) > 1e-3) <= 0.1
-
-
-def test_sigma_of_each_plane_is_that_of_the_reference(device):
-    image, sigmas = noisy(3, 30, 34, sigma=SIGMA), (8.5, 0.0, 31.2)
-    out = run(image, sigmas, axes="CYX", channels="separate", device=device)
-    for plane, one, sigma in zip(image, out, sigmas, strict=True):
-        agree(one, plane if sigma == 0 else slow(plane, Isoline(), sigma))
 
 
 # Settings

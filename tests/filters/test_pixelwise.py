@@ -24,20 +24,6 @@ def test_flicker_of_joint_channels_is_corrected(device):
     assert scores[0] > scores[1] + 0.5
 
 
-def test_pixels_averaged_are_those_of_the_weights(device):
-    image = noisy(40, 50)
-    small = {"patch": 3, "window": 7, "show": "pixels", "device": device}
-    count = gd.nl_means_pixelwise(image, 20, **small)
-    assert count.dtype == np.float32
-    assert 1 <= count.min() <= count.max() <= 49
-    # Everywhere alike: every pixel of the window counts, and there is none outside.
-    flat = gd.nl_means_pixelwise(
-        np.eye(40) * 1e-3, 20, show="pixels", patch=3, window=7, device=device
-    )
-    assert flat[20, 20] == pytest.approx(49)
-    assert flat[0, 0] == pytest.approx(16)
-
-
 def test_pixels_averaged_of_joint_channels_are_one_map(device):
     options = {"axes": "CYX", "show": "pixels", "device": device}
     count = gd.nl_means_pixelwise(noisy(3, 30, 34), 20, channels="joint", **options)

@@ -131,13 +131,6 @@ def test_clipped_pixels_and_equal_patches_are_lonely(flowing):
     np.testing.assert_array_equal(out[:, :15], 0)
 
 
-def test_map_of_pixels_averaged(device):
-    image = np.stack([noisy(20, 30), noisy(20, 30, seed=1)])
-    small = {"patch": 3, "window": 7}
-    counts = gd.swnlm(image, 20, axes="TYX", device=device, show="pixels", **small)
-    assert counts.min() == 1 and counts.max() <= 49
-
-
 def test_it_denoises(device):
     clean = scene(96, 96)
     image = clean + np.random.default_rng(0).normal(0, 20, clean.shape)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from filters.cases import CUBES, IN_SPACE, LIMITS, SPARSE
 from filters.correlated_noise import BLURRED, model, table
 from filters.sessions import as_gpu
 from flows import filtered, run_work, work_of
@@ -14,9 +15,7 @@ from napari_gpu_denoise.opencl.program import session
 from napari_gpu_denoise.protocol.tiles import split
 from scenes import noisy, prepared
 
-GROUPS = {"neighbours_basic": 4, "neighbours_final": 8, "step_basic": 6, "step_final": 4}
-GROUPS |= {"window_basic": 5, "window_final": 3}
-CUBES = {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4}
+SMALL = {"window_basic": 3, "window_final": 3, "neighbours_basic": 4, "neighbours_final": 4}
 # Of so long a range that they are filtered on two scales.
 BLURS = BLURRED, table(0.7, 1.1), table(1.2, 0.9)
 MODELS = tuple(Correlated(s, blur) for s, blur in zip((12, 20, 31), BLURS, strict=True))
@@ -27,37 +26,39 @@ def correlated(settings, axes: str, models):
     return prepared(settings, axes, noise=models)
 
 
-# Settings, shape, axes, and the pixels that a tile reads at most.
+# Settings, most of them those of cases.py, so that few kernels are built for these tests alone;
+# shape, axes, and the pixels that a tile reads at most.
 CASES = {
     **{
-        f"nl_means {patch} {step}": (
-            gd.NLMeans(patch=patch, step=step, window=7, neighbours=8),
-            (61, 64),
-            "YX",
-            2000,
+        f"nl_means {each}": (gd.NLMeans(**IN_SPACE | each), (61, 64), "YX", 2000)
+        for each in (
+            {},
+            {"patch": 8, "step": 3},
+            {"patch": 1, "step": 1, "window": 5, "neighbours": 16},
+            {"patch": 5, "step": 1, "neighbours": 16},
+            {"patch": 13, "step": 1, "window": 5, "neighbours": 4},
         )
-        for patch, step in ((8, 4), (5, 1), (8, 3), (3, 3), (9, 4), (13, 1), (1, 1))
     },
-    "bm3d": (gd.BM3D(**GROUPS, channels="joint"), (2, 97, 33), "CYX", 2 * 70 * 33),
-    "bm3d, refined": (gd.BM3D(**GROUPS, refine="once"), (16, 230), "YX", 16 * 210),
+    "bm3d": (gd.BM3D(**SPARSE, channels="joint"), (2, 97, 33), "CYX", 2 * 70 * 33),
+    "bm3d, refined": (gd.BM3D(**SPARSE, refine="once"), (16, 230), "YX", 16 * 210),
     "bm3d on two scales": (
-        *(correlated(gd.BM3D(**GROUPS, channels="opponent", scales=2), "CYX", MODELS),),
-        *((3, 275, 131), "CYX", 3 * 200 * 131),
+        *(correlated(gd.BM3D(**SPARSE, channels="opponent", scales=2), "CYX", MODELS),),
+        *((3, 275, 131), "CYX", 3 * 240 * 131),
     ),
     "pixelwise": (gd.NLMeansPixelwise(patch=5, window=7), (61, 67), "YX", 2000),
     "pixelwise, volume": (
         *(gd.NLMeansPixelwise(patch=3, window=5, slices=1), (9, 34, 40), "ZYX", 5000),
     ),
     "swnlm": (gd.SWNLM(window=7), (61, 64), "YX", 2000),
-    "bm4d": (gd.BM4D(**CUBES, cube="2x4x8"), (9, 34, 52), "ZYX", 12000),
+    "bm4d": (gd.BM4D(**CUBES), (9, 34, 52), "ZYX", 12000),
     "bm4d, refined": (
-        gd.BM4D.of(profile="fast", **CUBES, cube="2x4x8", refine="once"),
+        gd.BM4D.of(profile="fast", **SMALL, cube="2x4x8", refine="once"),
         (22, 11, 36),
         "ZYX",
         7000,
     ),
     "bm4d of correlated noise": (
-        correlated(gd.BM4D(**CUBES, cube="4x4x4"), "ZYX", (model(0.7, 1.0, 0.5),)),
+        correlated(gd.BM4D(**SMALL, cube="4x4x4"), "ZYX", (model(0.7, 1.0, 0.5),)),
         *((9, 34, 52), "ZYX", 12000),
     ),
     **{
@@ -92,7 +93,9 @@ def test_tiles_are_parts_of_the_whole(device, name):
     if "C" in axes and settings.noise:
         sigma = np.reshape([12.0, 20.0, 31.0], (3, 1, 1))
     isoline = settings.name == "isoline"  # whose kernels are the same everywhere
-    for held in map(session, [as_gpu(device)] if isoline else [device, as_gpu(device)]):
+    for held in map(
+        session, [as_gpu(device, **LIMITS)] if isoline else [device, as_gpu(device, **LIMITS)]
+    ):
         whole, out = filtered(image, settings, held, sigma, axes), np.empty_like(image)
         work = work_of(image, out, settings, held, sigma, axes)
         tiles = list(split(work.source.shape, settings.reach, pixels, channels=work.source.joined))

@@ -39,11 +39,14 @@ class JointFilter(Filter):
         """Channels that are filtered together."""
         return "C" if self.channels in JOINED else ""
 
-    def with_channels(self, context: Context) -> Self:
-        """Return the filter with ``channels="auto"`` decided; refuse what does not fit an array."""
+    def with_channels(self, context: Context, colours: str = "opponent") -> Self:
+        """Return the filter with ``channels="auto"`` decided; refuse what does not fit an array.
+
+        Red, green and blue are then filtered as `colours` says.
+        """
         count, channels = context.channels, self.channels
         if channels == "auto":
-            channels = "opponent" if context.rgb else "separate"
+            channels = colours if context.rgb else "separate"
         if channels == "opponent" and count != 3:
             raise SettingsError(
                 "channels='opponent' needs three channels, red, green and blue, but there are "

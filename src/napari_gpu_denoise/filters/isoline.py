@@ -134,16 +134,6 @@ class TileLauncher(Launcher):
         (ny, _), (y0, x0, *_) = self.padded.shape, self.padded.region(margin)
         return {"out_ny": ny, "out_pitch": self.padded.pitch, "out_y0": y0, "out_x0": x0}
 
-    def levels(self, level: float, count: int):
-        """Return a buffer of noise levels with the same value for every frame."""
-        import pyopencl as cl
-
-        levels = self.held["isoline levels"]
-        value = np.full(1, level, np.float32)
-        event = cl.enqueue_fill_buffer(self.queue, levels, value, 0, 4 * count)
-        self.add("levels", event)
-        return levels
-
     def logarithm(self, source, count: int):
         """Return the logarithm of the images of the tile."""
         y, x = self.padded.tile.y, self.padded.tile.x
@@ -291,7 +281,8 @@ class Plan(TilePlan):
 
             # The logarithm of speckle has additive noise, the same everywhere.
             source, speckle = run.logarithm(source, frames), False
-            levels = run.levels(math.sqrt(polygamma(1, relative**-2)), frames)
+            level = math.sqrt(polygamma(1, relative**-2))
+            levels = run.send(np.full(frames, level), "isoline levels")
             noise = _noise(levels, None, 0)
         made = run.mirrored("guide", source, frames, self._share)
         return PaddedImages(*made, frames, noise, speckle)
@@ -520,9 +511,7 @@ class Isoline(JointFilter):
                 "channels='opponent' does not work with multiplicative noise: use 'separate' or "
                 "'joint'."
             )
-        if speckle and self.channels == "auto":
-            fitting = replace(fitting, channels="separate")
-        fitting = fitting.with_channels(context)
+        fitting = fitting.with_channels(context, "separate" if speckle else "opponent")
         if context.noise and self.takes(context.noise):
             channels = "separate" if fitting.channels == "opponent" else fitting.channels
             (looks,) = _looks(context.noise)
@@ -571,8 +560,7 @@ def isoline() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"normal", "fine", "paper"}, optional
-        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+    {profile}
         ``"fine"`` is ``staircase=15``; ``"paper"`` is the hybrid filter exactly as published,
         ``choice="hard", thickness=1, staircase=0``.
     axes : str, optional

@@ -16,12 +16,7 @@ from napari_gpu_denoise.filters.search.frame_links import (
     RingTiles,
     frames_setting,
 )
-from napari_gpu_denoise.filters.search.patch_search import (
-    Grid,
-    PatchSearch,
-    SearchSettings,
-    Variant,
-)
+from napari_gpu_denoise.filters.search.patch_search import Grid, PatchSearch, SearchSettings
 from napari_gpu_denoise.filters.volumes import slices_setting
 from napari_gpu_denoise.noise.models import NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import Device
@@ -38,14 +33,11 @@ if TYPE_CHECKING:
 
 
 class Plan(RingTiles):
-    """Kernels and buffers of NL-means on one device; belongs to one thread.
+    """Kernels and buffers of NL-means on one device; belongs to one thread."""
 
-    `variant` is the search kernel to use, by default the one that fits the device.
-    """
-
-    def __init__(self, settings: NLMeans, arena: Arena, variant: Variant | None = None):
+    def __init__(self, settings: NLMeans, arena: Arena):
         self.arena, search = arena, settings.search
-        self.search = PatchSearch(search, arena, variant)
+        self.search = PatchSearch(search, arena)
         self._settings = settings
         self._group = _average_group(search, arena.device)
         squares = {"SQUARES": settings.rician}
@@ -249,9 +241,8 @@ class NLMeans(FrameSearch):
             self.patch, self.step, self.window, self.neighbours, frames, self.slices
         )
 
-    def plan(self, arena: Arena, variant: Variant | None = None) -> Plan | RingPlan:
-        """Return the plan for one device; `variant` is the search kernel to use."""
-        tiles = Plan(self, arena, variant)
+    def plan(self, arena: Arena) -> Plan | RingPlan:
+        tiles = Plan(self, arena)
         return RingPlan(tiles, self.search.frames) if self.over_time else tiles
 
 
@@ -262,8 +253,7 @@ def nl_means() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"normal", "fine", "video"}, optional
-        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+    {profile}
         ``"fine"`` is ``patch=5, step=1``, better and slower; ``"video"`` is ``patch=16,
         frames_before=4, frames_after=4``, for time-lapses (needs an axis T).
     axes : str, optional

@@ -93,7 +93,7 @@ class Launcher:
     """
 
     def __init__(self, arena: Arena, queue, held: Buffers | None = None):
-        self.device, self.queue = arena.device, queue
+        self.arena, self.device, self.queue = arena, arena.device, queue
         self.held = Buffers() if held is None else held
         self.launches: Launches = []
         self._prefix = ""
@@ -117,6 +117,49 @@ class Launcher:
         """Enqueue a kernel with a work-item for each pixel of `count` images."""
         size, group = pixel_grid(self.device, nx, ny, count)
         self.add(name, kernel(self.queue, size, group, **arguments))
+
+    def pad(
+        self,
+        source,
+        shape: Sequence[int],
+        padded,
+        padded_shape: Sequence[int],
+        place: Sequence[int],
+        *,
+        channels: int = 1,
+        split: int = 1,
+        ring: tuple[int, int] | None = None,
+        alike: Any = None,
+        mirrored: tuple[int, Tile] | None = None,
+        into: tuple[int, int] | None = None,
+    ) -> None:
+        """Enqueue a copy of frames of a shape (t, z, y, x) with FAR around, see search/pad_far.cl.
+
+        They begin at a `place` (t, z, y, x) of `padded`. In each channel `ring` and `into` are the
+        first slot and the number of slots, if frames are read from, or written to, some of them. As
+        far as a radius outside the image, of which they are a tile, they may be `mirrored`.
+        """
+        (nt, nz, ny, nx), (pnt, pnz, pny, pitch) = shape, padded_shape
+        constants, more = {"SPLIT": split, "ALIKE": alike is not None}, {}
+        if alike is not None:
+            more["alike"] = alike
+        if mirrored is not None:
+            constants["RADIUS"], tile = mirrored
+            more |= {"tile_y": tile.y.source_start, "tile_x": tile.x.source_start}
+            more |= {"length_y": tile.y.length, "length_x": tile.x.length}
+        if into is not None:
+            constants["RINGS"] = 1
+            more |= dict(zip(("into", "slots"), into, strict=True))
+        first, slots = ring or (0, nt)
+        self.over_pixels(
+            *("pad", self.arena.kernel("search/pad_far", constants)),
+            *(pitch, pny, channels * pnt * pnz),
+            **{"tile": source, "first": first, "ring": slots, "padded": padded},
+            **{"nt": nt, "nz": nz, "ny": ny, "nx": nx},
+            **{"pnt": pnt, "pnz": pnz, "pny": pny, "pitch": pitch},
+            **dict(zip(("t0", "z0", "y0", "x0"), place, strict=True)),
+            **more,
+        )
 
     def clear(self, buffer, nbytes: int, offset: int = 0) -> None:
         """Fill a part of a buffer with 0."""

@@ -196,24 +196,17 @@ class Plan(RingTiles):
     ) -> Launches:
         settings = self.settings
         nt, nz, ny, nx = tile.shape
-        snt, snz, sny, snx = tile.source_shape
+        snt, snz, _, snx = tile.source_shape
         at = ring or InRing(0, snt, (0, nt * nz), self.hold(tile))
         blocks = self._blocks(tile)
         pny, pitch = blocks.shape(tile)
         skip_y, skip_x = blocks.skipped(tile)
-        radius = settings.patch // 2
-        constants = {"RADIUS": radius, "SPLIT": blocks.split, "ALIKE": at.alike is not None}
         run, (top, left) = Launcher(self.arena, queue), blocks.corner(tile)
-        run.over_pixels(
-            *("spread", self.arena.kernel("search/pad_far", constants)),
-            *(pitch, pny, tile.channels * snt * snz),
-            **{"tile": source, "first": at.first, "ring": at.slots},
-            **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
-            **{"padded": at.held["spread"], "pnt": snt, "pnz": snz, "pny": pny, "pitch": pitch},
-            **{"t0": 0, "z0": 0, "y0": tile.y.source_start - top, "x0": tile.x.source_start - left},
-            **{"tile_y": tile.y.source_start, "tile_x": tile.x.source_start},
-            **{"length_y": tile.y.length, "length_x": tile.x.length},
-            **({} if at.alike is None else {"alike": at.alike}),
+        run.pad(
+            *(source, tile.source_shape, at.held["spread"], (snt, snz, pny, pitch)),
+            (0, 0, tile.y.source_start - top, tile.x.source_start - left),
+            **{"channels": tile.channels, "split": blocks.split, "ring": (at.first, at.slots)},
+            **{"alike": at.alike, "mirrored": (settings.patch // 2, tile)},
         )
         constants = {
             **self._constants,
@@ -358,10 +351,7 @@ class NLMeansPixelwise(FrameSearch, JointFilter):
 
     def prepare(self, context: Context) -> Self:
         """Return the filter for an array, with its channels and slices."""
-        fitting = super().prepare(context)
-        if self.channels == "auto":
-            fitting = replace(fitting, channels="joint" if context.rgb else "separate")
-        fitting = fitting.with_channels(context)
+        fitting = super().prepare(context).with_channels(context, "joint")
         return fitting if context.image is None else fitting.spaced(context.image, context.names)
 
     @property
@@ -404,8 +394,7 @@ def nl_means_pixelwise() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"exact", "conventional", "goossens", "volume"}, optional
-        Settings to start from, by default ``"exact"``; settings given as keywords override it.
+    {profile}
         ``"conventional"`` has Gaussian patches of 7 x 7 pixels, a window of 21 and plain weights
         with h = sigma; ``"goossens"`` patches of 9, a window of 21 and bisquare weights;
         ``"volume"`` patches of 3 x 3 x 3 and a window of 7 x 7 x 7 voxels, with fewer slices where

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,10 +23,9 @@ from napari_gpu_denoise.filters.search.video_search import (
     PredictiveSearch,
     ReferenceFrames,
     RingFrames,
-    VideoMatches,
     VideoSearch,
 )
-from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
+from napari_gpu_denoise.filters.sums import block_constants, over_groups, sum_arguments
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.plan import Launches, Sizes, TilePlan, TileSigma, together
@@ -114,15 +113,10 @@ def remaining_after(number: int, iterations: int) -> float:
 
 
 def choose_combination(one: RidgeSettings, device: Device) -> Variant:
-    """Choose the kernel that combines groups: a CPU takes blocks of them, a GPU a team for each.
-
-    On a CPU blocks are so wide that every second one shares no pixel with the next.
-    """
+    """Choose the kernel that combines groups: a CPU takes blocks of them, a GPU a team for each."""
     if device.float_lanes >= 4 or device.max_group < one.neighbours:
-        lengths = zip(one.windows, one.sides, one.steps, strict=True)
-        blocks = (-(-(window + side) // step) for window, side, step in lengths)
-        named = {f"BLOCK_{axis}": size for axis, size in zip("ZYX", blocks, strict=True)}
-        return Variant("combine_lanes", {"LANES": max(device.lanes, 4), **named})
+        blocks = block_constants(one.windows, one.sides, one.steps)
+        return Variant("combine_lanes", {"LANES": max(device.lanes, 4), **blocks})
     pixels = math.prod(one.sides)
     # Rows of 32 banks would all begin in the same one.
     return Variant("combine_groups", {"LINE": pixels if pixels % 32 else pixels + 4})
@@ -164,30 +158,12 @@ class RidgeKernels:
         more = {"KEPT": int(kept), "VIDEO": self._constants["VIDEO"]}
         return self.arena.kernel("ridge/join_combined", {**self._sides, **more})
 
-    def _in_turns(self, counts: Sequence[int]) -> Iterator[tuple[tuple, tuple]]:
-        """Yield the turns in which a CPU takes blocks of references, frame by frame over time."""
-        sizes = [self._constants[f"BLOCK_{axis}"] for axis in "ZYX"]
-        if not self._constants["VIDEO"]:
-            yield from blocks_in_turns(counts, sizes)
-            return
-        for frame in range(counts[0]):
-            for (_, y, x), blocks in blocks_in_turns((1, *counts[1:]), sizes):
-                yield (frame, y, x), blocks
-
     def _combine(
         self, run: Launcher, kernel: Any, counts: Sequence[int], volumes: int, **arguments: Any
     ) -> None:
         """Enqueue the combinations of `counts` references along z or t, y and x of each volume."""
-        layers, rows, columns = counts
-        if self.variant.kernel == "combine_groups":
-            over = (self._team, rows * columns, volumes * layers)
-            run.run("combine", kernel, over, (self._team, 1, 1), **arguments)
-            return
-        for (z, y, x), (deep, down, across) in self._in_turns(counts):
-            turn = {"first_block_z": z, "first_block_y": y, "first_block_x": x}
-            turn["deep"] = layers if self._constants["VIDEO"] else deep
-            over = (across, down, deep * volumes)
-            run.run("combine", kernel, over, (1, 1, 1), **arguments, **turn)
+        of = self._constants, counts, volumes, self._team, bool(self._constants["VIDEO"])
+        over_groups(run, ("combine", kernel), *of, **arguments)
 
 
 # Kernel arguments: where a result begins and its shape; the same of the image that it is put in.
@@ -305,7 +281,6 @@ class VideoRidge(RidgeKernels):
     def filter_groups(
         self,
         run: Launcher,
-        found: VideoMatches,
         images: tuple,
         frames: ReferenceFrames,
         channels: int,
@@ -326,7 +301,8 @@ class VideoRidge(RidgeKernels):
             **{"ny": shape.pny, "nx": shape.pitch, "y0": shape.margin, "x0": shape.margin},
             **{**grid_arguments(rows, columns), **frames.slots},
             **{"frames_before": before, "frames_after": after, "earliest": -search.late},
-            **{"matched": count, "codes": found.places, "keys": found.keys, "links": links[0]},
+            **{"matched": count, "links": links[0]},
+            **{"codes": run.held["places"], "keys": run.held["keys"]},
             **{**shape.map_arguments(variation), "least": self.settings.remaining},
             **{**self._adding, "sums": sums},
         }
@@ -384,8 +360,10 @@ class RidgePlan(TilePlan):
         first, mix = held["first result"], self._mix
         run.launches += self._first.enqueue(queue, region, source, first, sigma)
         noisy = mix.begin(run, Noisy(Pixels(source, whole), sigma.levels))
+        shapes = [(tile.channels * tile.t.size, *one.shape[1:]) for one in (whole, region)]
+        corner = 0, *_shifts(whole, region)
         for name in ("noisy region", "partly filtered"):
-            _cut(run, noisy.pixels, region, held[name])
+            run.pad(noisy.pixels.buffer, shapes[0], held[name], shapes[1], corner)
         estimate = mix.begin(run, Noisy(Pixels(first, region), sigma.levels)).pixels.buffer
 
         def guide(image) -> Pixels:
@@ -426,25 +404,3 @@ def _volumes(tile: Tile, deep: bool) -> tuple[int, int, int, int]:
 def _shifts(tile: Tile, other: Tile) -> tuple[int, int, int]:
     """Return how far what a tile yields lies behind what another does, along z, y and x."""
     return tuple(getattr(tile, axis).start - getattr(other, axis).start for axis in "zyx")
-
-
-def _cut(run: Launcher, image: Pixels, region: Tile, buffer) -> None:
-    """Enqueue the copying of a region of an image to a buffer of its own."""
-    import pyopencl as cl
-
-    held = image.tile
-    (nt, nz, ny, nx), (_, dz, dy, dx) = held.shape, region.shape
-    z, y, x = _shifts(region, held)
-    stacks, deep = held.channels * nt, dz
-    if dz == nz:
-        stacks, deep = 1, stacks * nz
-    for k in range(stacks):
-        copied = cl.enqueue_copy(
-            *(run.queue, buffer, image.buffer),
-            src_origin=(4 * x, y, k * nz + z),
-            dst_origin=(0, 0, k * dz),
-            region=(4 * dx, dy, deep),
-            src_pitches=(4 * nx, 4 * nx * ny),
-            dst_pitches=(4 * dx, 4 * dx * dy),
-        )
-        run.add("cut", copied)

@@ -151,21 +151,13 @@ class Plan(TilePlan):
         nt, nz, ny, nx = tile.shape
         frames = nt * nz
 
-        run, y, x = Launcher(self.arena, queue), tile.y, tile.x
-        mirror = self.arena.kernel(
-            "search/pad_far", {"RADIUS": self._around, "SPLIT": 1, "ALIKE": 0}
-        )
+        run = Launcher(self.arena, queue)
 
         def mirrored(pixels, name: str, planes: tuple[int, int]):
-            run.over_pixels(
-                *("mirror", mirror, pitch, pny, math.prod(planes)),
-                **{"tile": pixels, "first": 0, "ring": planes[0]},
-                **{"nt": planes[0], "nz": planes[1], "ny": y.source_size, "nx": x.source_size},
-                **{"tile_y": y.source_start, "tile_x": x.source_start},
-                **{"length_y": y.length, "length_x": x.length},
-                **{"padded": held[name], "pnt": planes[0], "pnz": planes[1], "pny": pny},
-                **{"pitch": pitch, "t0": 0, "z0": 0},
-                **{"y0": self._around - y.margin, "x0": self._around - x.margin},
+            run.pad(
+                *(pixels, (*planes, *tile.source_shape[2:]), held[name], (*planes, pny, pitch)),
+                (0, 0, self._around - tile.y.margin, self._around - tile.x.margin),
+                mirrored=(self._around, tile),
             )
             return held[name]
 
@@ -287,8 +279,7 @@ def swnlm() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"normal", "paper"}, optional
-        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+    {profile}
         ``"paper"`` is the filter as published, ``patch=7, fewest=1, fallback="keep"``.
     axes : str, optional
         Names of the axes, such as ``"TZYX"``, ``"CYX"`` or ``"YXS"``. Y and X are filtered, each

@@ -27,15 +27,12 @@ from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_a
 from napari_gpu_denoise.filters.search.video_search import (
     BLOCK,
     BlockMotion,
-    FrameRings,
     PredictiveSearch,
     ReferenceFrames,
     RingFrames,
     RingShape,
-    VideoMatches,
     VideoSearch,
     margin_of,
-    ring_buffers,
 )
 from napari_gpu_denoise.filters.sums import LARGEST_SIGMAS, blocks_in_turns
 from napari_gpu_denoise.image.axes import UNNAMED
@@ -83,18 +80,12 @@ class VideoPass(GroupKernels[VideoSearch]):
     sum_bytes = 8
     kept = False
 
-    def __init__(
-        self,
-        settings: groups.GroupSettings[VideoSearch],
-        arena: Arena,
-        variant: Variant | None = None,
-        search_variant: Variant | None = None,
-    ):
-        variant = variant or choose_video_group_variant(settings, arena.device)
+    def __init__(self, settings: groups.GroupSettings[VideoSearch], arena: Arena):
+        variant = choose_video_group_variant(settings, arena.device)
         search = settings.search
         sums = search.covering(groups.PATCH), search.covering(1), LARGEST_SIGMAS
         super().__init__(settings, arena, variant, sums, video=True, INDEX_BITS=0)
-        self.search = PredictiveSearch(search, arena, search_variant)
+        self.search = PredictiveSearch(search, arena)
 
     def given(self, searched: str, begun: str) -> tuple[str, ...]:
         """Return the names of the images it takes, of what is searched, and of what is combined."""
@@ -103,7 +94,6 @@ class VideoPass(GroupKernels[VideoSearch]):
     def filter_groups(
         self,
         run: Launcher,
-        found: VideoMatches,
         images: tuple,
         frames: ReferenceFrames,
         channels: int,
@@ -130,7 +120,8 @@ class VideoPass(GroupKernels[VideoSearch]):
             **dict(zip(("noisy", "basic"), images, strict=False)),
             **{**shape.layout, **grid_arguments(rows, columns), "groups_x": across},
             **{**frames.slots, "frames_before": earlier, "frames_after": later},
-            **{"earliest": -search.late, "codes_found": found.places, "keys": found.keys},
+            **{"earliest": -search.late, "keys": run.held["keys"]},
+            "codes_found": run.held["places"],
             **{"matched": count, "levels": levels, "matched_levels": matched_levels},
             **{**shape.map_arguments(variation), **self._shrinkage(), "slabs": sums},
             **self._spectra(first_spectrum, count * (1 if len(settings.spectra) > 1 else channels)),
@@ -214,11 +205,14 @@ class Plan(FramePlan):
         """Return the rings, the tables of frames, and what the passes need for `batch` frames."""
         channels, span = tile.channels, self._before + 1 + self._after
         passes, yields = list(self.passes), yields_of_passes(self.passes, tile)
-        guides = list(self._searched.values())
-        shape = self._shape(tile, batch)
-        images, guides = (*guides, *self._begun.values()), guides if self._mix.averages else ()
-        sums = {name: one.sum_bytes for name, one in self.passes.items()}
-        sizes = [ring_buffers(shape, channels, images, guides, sums)]
+        shape, searched = self._shape(tile, batch), self._searched.values()
+        images = {name: 4 * channels for name in (*searched, *self._begun.values())}
+        if self._mix.averages:
+            images |= {f"{name} guide": 4 for name in searched}
+        plane = shape.images * shape.plane
+        sizes = [{f"{name} ring": each * plane for name, each in images.items()}]
+        plane = channels * shape.sums * shape.plane
+        sizes.append({f"{name} sums": one.sum_bytes * plane for name, one in self.passes.items()})
         if self._motion is not None:
             sizes += [self._motion.buffers(shape), {"motion links": 12 * (batch + 1) * span}]
         for name in passes:
@@ -251,10 +245,10 @@ class Plan(FramePlan):
         before, after = self._before, self._after
         self._tile, self._batch, self._variation = tile, batch, variation
         self._held = self.hold(tile, batch, variation is not None)
-        self._rings = FrameRings(self.arena, self._shape(tile, batch), tile, self._held)
+        self._rings = self._shape(tile, batch)
         self._known = first
         self._progress: dict[str, _Progress] = {}
-        self._motions = None
+        self._motions: dict[str, Any] = {}
         yields, time = yields_of_passes(self.passes, tile), start
         for name, one in reversed(self.passes.items()):
             filtered = max(time - after, first)
@@ -308,13 +302,15 @@ class Plan(FramePlan):
         """Measure how blocks move from the frame of time `first` to the next `count`, and back."""
         if self._motion is None:
             return
-        rings = self._rings
         _, links = self._links.links(first, count + 1, repeated=1.0)
-        images = rings.guides("noisy") if self._mix.averages else rings.images("noisy")
         sent = run.send(links, "motion links")
         with run.named("motion"):
-            frames = RingFrames(rings.shape, first, count)
-            self._motions = self._motion.enqueue(run, images, frames, sent)
+            frames = RingFrames(self._rings, first, count)
+            self._motions = self._motion.enqueue(run, self._guide("noisy"), frames, sent)
+
+    def _guide(self, name: str):
+        """Return the ring that is searched in place of the one of images: (images, pny, pitch)."""
+        return self._held[f"{name} guide ring" if self._mix.averages else f"{name} ring"]
 
     def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
         run = Launcher(self.arena, queue, self._held)
@@ -344,25 +340,24 @@ class Plan(FramePlan):
 
     def _filter_some(self, run: Launcher, name: str, last: int) -> None:
         """Filter the groups of the next batch of frames before `last`."""
-        one, at, rings = self.passes[name], self._progress[name], self._rings
-        first = at.filtered
+        one, at, channels = self.passes[name], self._progress[name], self._tile.channels
+        first, sums = at.filtered, self._held[f"{name} sums"]
         count = min(self._batch, last - first)
         # Clear the sums of frames that are reached for the first time.
         reached = max(at.cleared, first + count + self._after)
-        rings.clear(run, name, one.sum_bytes, at.cleared, reached)
+        self._rings.clear(run, sums, channels, one.sum_bytes, range(at.cleared, reached))
         at.cleared = reached
         links, guide_links = self._links.links(first, count, repeated=-1.0)
         sent = searched_links = run.send(links, f"{name} links")
         if self._mix.joined:
             searched_links = run.send(guide_links, f"{name} guide links")
-        searched = self._searched[name]
-        guide = rings.guides(searched) if self._mix.averages else rings.images(searched)
-        frames = ReferenceFrames(rings.shape, first, count, at.grid)
+        guide = self._guide(self._searched[name])
+        frames = ReferenceFrames(self._rings, first, count, at.grid)
         with run.named(name):
-            found = one.search.enqueue(run, guide, frames, searched_links, self._motions)
+            one.search.enqueue(run, guide, frames, searched_links, self._motions)
             one.filter_groups(
-                *(run, found, self._given(name), frames, self._tile.channels),
-                *((sent, searched_links), rings.sums(name), self._variation, self._spectrum),
+                *(run, self._given(name), frames, channels),
+                *((sent, searched_links), sums, self._variation, self._spectrum),
             )
         at.filtered = first + count
 
@@ -370,11 +365,11 @@ class Plan(FramePlan):
         """Return the rings of images that a pass is given."""
         searched = self._searched[name]
         names = self.passes[name].given(searched, self._begun.get(searched, "noisy"))
-        return tuple(map(self._rings.images, names))
+        return tuple(self._held[f"{one} ring"] for one in names)
 
     def _join(self, run: Launcher, name: str, stop: int, out) -> None:
         """Make the estimate of the frames before `stop`, and store it for the next pass."""
-        at, rings, source = self._progress[name], self._rings, self._tile
+        at, source = self._progress[name], self._tile
         yields, first = at.yields, at.joined
         count = stop - first
         if count <= 0:
@@ -391,13 +386,13 @@ class Plan(FramePlan):
         both = made, *([run.held[f"{name} kept"]] if name in self._begun else [])
         with run.named(name):
             self.passes[name].join(
-                *(run, self._given(name), RingFrames(rings.shape, first, count)),
-                *(source.channels, rings.sums(name), levels, region, both),
+                *(run, self._given(name), RingFrames(self._rings, first, count)),
+                *(source.channels, self._held[f"{name} sums"], levels, region, both),
             )
         held = replace(yields, t=Span.whole(count))
         for buffer in both[1:]:
-            ring = rings.images(self._begun[name])
-            rings.store(run, ring, Pixels(buffer, held), first)
+            ring = self._held[f"{self._begun[name]} ring"]
+            self._rings.store(run, ring, Pixels(buffer, held), first, source)
         if mixed_back:
             self._mix.end(run, Noisy(Pixels(made, held), levels), out)
         elif out is None:
@@ -407,11 +402,10 @@ class Plan(FramePlan):
 
     def _keep(self, run: Launcher, name: str, image: Noisy, first: int) -> None:
         """Store frames in their ring, and the guide that is searched in place of them."""
-        rings = self._rings
-        rings.store(run, rings.images(name), image.pixels, first)
+        self._rings.store(run, self._held[f"{name} ring"], image.pixels, first, self._tile)
         if self._mix.averages:
             guide = self._mix.guide(run, image, name)
-            rings.store(run, rings.guides(name), guide.pixels, first)
+            self._rings.store(run, self._guide(name), guide.pixels, first, self._tile)
 
     def _weights(self, run: Launcher, sigmas):
         """Return what channels are divided by in the guide, frame by frame."""
@@ -632,8 +626,7 @@ def vbm3d() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"normal", "fast", "high", "live", "best"}, optional
-        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+    {profile}
         ``"fast"`` uses two frames before and after, takes 0.6 of the time on a GPU and loses 0.3 to
         2 dB; ``"high"`` takes 2.4 times as long and gains 0.1 to 1.2 dB; ``"live"`` uses only
         earlier frames, so there is no delay, and loses 0.6 dB or more; ``"best"`` refines the

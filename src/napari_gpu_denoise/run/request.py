@@ -295,12 +295,16 @@ def with_settings(
     """Return a decorator for a function whose ``**`` parameter is given to `Run.of`.
 
     It shows the options of a run, but for those `without`, and every setting of a filter in
-    ``__signature__``, for help and completion, and fills ``{settings}``, ``{fields}`` and, from
-    settings to warnings, ``{common}`` in the docstring, besides the `PARAGRAPHS`.
+    ``__signature__``, for help and completion, and fills ``{profile}``, ``{settings}``,
+    ``{fields}`` and, from settings to warnings, ``{common}`` in the docstring, besides the
+    `PARAGRAPHS`.
     """
 
     def decorate(function: Function) -> Function:
+        profiles = list(map(_quoted, kind.presets))
         own = {
+            "profile": f"profile : {{{', '.join(profiles)}}}, optional\n    Settings to start "
+            f"from, by default ``{profiles[0]}``; settings given as keywords override it.",
             "settings": f"settings : {kind.__name__}, optional\n    Settings to start from instead "
             "of a profile; settings given as keywords override them.",
             "fields": "\n".join(_paragraph(spec) for spec in setting_fields(kind)),

@@ -130,14 +130,9 @@ class BM3D(groups.CollaborativeFilter):
         """The passes, in order: ``"prefilter"``, ``"basic"``, ``"final"``."""
         passes = {}
         if self.prefiltered:
-            passes["prefilter"] = groups.GroupSettings(
-                SearchSettings(groups.PATCH, PREFILTER_STEP, 1, 1),
-                self.transform_basic,
-                self.stack_basic,
-                similar=0.0,
-                threshold=groups.PREFILTER_CORRELATED,
-                kaiser=self.kaiser,
-            )
+            alone = {"similar": 0.0, "threshold": groups.PREFILTER_CORRELATED}
+            search = SearchSettings(groups.PATCH, PREFILTER_STEP, 1, 1)
+            passes["prefilter"] = self._pass("basic", search, **alone, shared_noise=False)
         for name in self.stages:
             widths = (getattr(self, f"{key}_{name}") for key in ("step", "window", "neighbours"))
             search = SearchSettings(groups.PATCH, *widths)
@@ -186,8 +181,7 @@ def bm3d() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"normal", "fast", "high", "live", "best"}, optional
-        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+    {profile}
         ``"fast"`` takes about a tenth of the time of ``"normal"`` on a GPU and loses 0.2 to 0.4 dB;
         ``"high"`` takes about ten times as long and gains about 0.05 dB; ``"live"``, for cameras,
         takes half the time of ``"fast"`` and loses another 0.5 dB; ``"best"`` refines the result of

@@ -46,7 +46,6 @@ from napari_gpu_denoise.protocol.plan import (
     Sizes,
     TilePlan,
     TileSigma,
-    allocated,
     together,
 )
 from napari_gpu_denoise.protocol.tiles import Span, Tile
@@ -169,21 +168,15 @@ def _tables(settings: GroupSettings, arena: Arena) -> tuple[Any, Any]:
 class GroupFilter(GroupKernels[SearchSettings]):
     """Kernels and buffers of one pass; passes on the same arena share buffers."""
 
-    def __init__(
-        self,
-        settings: GroupSettings[SearchSettings],
-        arena: Arena,
-        variant: Variant | None = None,
-    ):
-        search, device = settings.search, arena.device
+    def __init__(self, settings: GroupSettings[SearchSettings], arena: Arena):
+        search = settings.search
         self.search = PatchSearch(search, arena)
-        variant = variant or choose_group_variant(settings, device)
+        variant = choose_group_variant(settings, arena.device)
         references = variant.constants["GROUP_X"] * variant.constants["GROUP_Y"]
         matched = ((search.window - 1) // search.step + 2) ** 2
         sums = references * search.neighbours, matched, _LARGEST_SIGMAS
         bits = self.search.offsets.index_bits
         super().__init__(settings, arena, variant, sums, video=False, **bits)
-        self._pad = arena.kernel("search/pad_far", {"SPLIT": 1, "ALIKE": 0})
 
     def search_tile(self, tile: Tile, held: Tile) -> Tile:
         """Return the region searched to yield a tile, in an image of which `held` is available."""
@@ -211,40 +204,28 @@ class GroupFilter(GroupKernels[SearchSettings]):
         searched: Noisy,
         noisy: Noisy,
         basic: Pixels | None,
+        padded: Sequence[str],
         out,
     ) -> None:
-        """Enqueue the filtering of the groups of a tile, in the buffers held or else allocated.
+        """Enqueue the filtering of the groups of a tile.
 
         The channels of the tile share the matches that were found in `searched`; `basic` is their
-        basic estimate, for a Wiener filter. `out` is float32 of shape (channels, nt, nz, ny, nx).
+        basic estimate, for a Wiener filter. `padded` names the images that are not the one that is
+        searched. `out` is float32 of shape (channels, nt, nz, ny, nx).
         """
-        settings, image = self.settings, searched.pixels
+        settings, image, held = self.settings, searched.pixels, run.held
         matched = tile.frames
         frames = tile.channels * matched
-
         given = {"noisy": noisy.pixels, **({"basic": basic} if settings.wiener else {})}
-        others = [
-            name
-            for name, pixels in given.items()
-            if pixels.buffer is not image.buffer or pixels.tile.channels != image.tile.channels
-        ]
-        place = self.search_tile(tile, image.tile)
-        held = run.held or allocated(self.arena, self.buffers(tile, place, others))
         images = dict.fromkeys(given, matches.padded)
         layout = {name: matches.layout[name] for name in ("pny", "pitch", "y0", "x0")}
         pny, pitch, y0, x0 = layout.values()
-        for name in others:
+        for name in padded:
             images[name], pixels = held[f"padded {name}"], given[name]
-            part = pixels.tile
-            run.over_pixels(
-                *("pad", self._pad, pitch, pny, frames),
-                **{"tile": pixels.buffer, "first": 0, "ring": frames},
-                **{"nt": frames, "nz": 1, "ny": part.y.size, "nx": part.x.size},
-                **{"padded": images[name], "pnt": frames, "pnz": 1, "pny": pny, "pitch": pitch},
-                **{"t0": 0, "z0": 0},
-                y0=y0 + part.y.start - image.tile.y.start,
-                x0=x0 + part.x.start - image.tile.x.start,
-            )
+            y, x = pixels.tile.y, pixels.tile.x
+            place = 0, 0, y0 + y.start - image.tile.y.start, x0 + x.start - image.tile.x.start
+            shapes = (frames, 1, y.size, x.size), images[name], (frames, 1, pny, pitch)
+            run.pad(pixels.buffer, *shapes, place)
         down, across = self._groups(matches)
         weights, slabs = held["weights"], held["slabs"]
         run.clear(weights, 4 * frames * pny * pitch)
@@ -323,7 +304,7 @@ class Plan(TilePlan):
             buffer = out if stage.straight else run.held[f"{stage.name} estimate"]
             with run.named(stage.name):
                 matches = one.search.enqueue(run, stage.searched, searched.pixels.buffer)
-                one.enqueue(run, made, matches, searched, given, basic, buffer)
+                one.enqueue(run, made, matches, searched, given, basic, stage.padded, buffer)
             estimate = Pixels(buffer, made)
             if stage.name == "prefilter":
                 searched = replace(guide, pixels=estimate)

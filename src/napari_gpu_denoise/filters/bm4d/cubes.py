@@ -19,6 +19,7 @@ from napari_gpu_denoise.filters.search.patch_search import (
     box_offsets,
     grid_arguments,
 )
+from napari_gpu_denoise.filters.sums import block_constants
 from napari_gpu_denoise.noise.correlation import LAGS
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
@@ -198,15 +199,9 @@ def local_bytes(one: CubePass, variant: Variant) -> int:
 
 
 def choose_shrinkage(one: CubePass, device: Device) -> Variant:
-    """Choose the kernel that filters groups: a CPU takes blocks of them, a GPU a team for each.
-
-    On a CPU blocks are so wide that every second one shares no voxel with the next.
-    """
+    """Choose the kernel that filters groups: a CPU takes blocks of them, a GPU a team for each."""
     if device.float_lanes >= 4:
-        lengths = zip(one.windows, one.cube, one.steps, strict=True)
-        blocks = (-(-(window + side) // step) for window, side, step in lengths)
-        named = zip("ZYX", blocks, strict=True)
-        return Variant("shrink_cube_lanes", {f"BLOCK_{axis}": size for axis, size in named})
+        return Variant("shrink_cube_lanes", block_constants(one.windows, one.cube, one.steps))
     team = 64 if one.neighbours >= 16 and device.max_group >= 64 else 32
     return Variant("shrink_cubes", {"TEAM": team, "LINE": CUBE + 9})
 
@@ -359,21 +354,13 @@ class CubeSearch:
     def pad(self, run: Launcher, given: Volumes, into: Tile, buffer, split: int = 1) -> None:
         """Enqueue a padded copy of volumes, in the layout of a tile."""
         at, part = self.layout(into), given.tile
-        (pnz, pny, pitch), (_, nz, ny, nx) = at.shape, part.shape
         count, read = part.channels * part.t.size, into.channels * into.t.source_size
         spans = zip((part.z, part.y, part.x), (into.z, into.y, into.x), at.origin[1:], strict=True)
-        z0, y0, x0 = (first + one.start - other.source_start for one, other, first in spans)
-        missing = part.t.start - into.t.source_start
-        alike = int(given.links is not None)
-        pad = self.arena.kernel("search/pad_far", {"SPLIT": split, "ALIKE": alike})
-        run.over_pixels(
-            *("pad", pad, pitch, pny, read * pnz),
-            **{"tile": given.buffer, "first": given.first, "ring": given.ring or count},
-            **{"nt": count, "nz": nz, "ny": ny, "nx": nx},
-            **{"padded": buffer, "pnt": read, "pnz": pnz, "pny": pny, "pitch": pitch},
-            **{"t0": missing, "z0": z0, "y0": y0, "x0": x0},
-            **({"alike": given.links} if alike else {}),
-        )
+        corner = (first + one.start - other.source_start for one, other, first in spans)
+        place = part.t.start - into.t.source_start, *corner
+        shapes = (count, *part.shape[1:]), buffer, (read, *at.shape)
+        ring = given.first, given.ring or count
+        run.pad(given.buffer, *shapes, place, split=split, ring=ring, alike=given.links)
 
     def find(self, run: Launcher, tile: Tile, image: Pixels) -> tuple[tuple[Grid, ...], int, Any]:
         """Enqueue the search for the references of a tile; see `PatchSearch.find`."""

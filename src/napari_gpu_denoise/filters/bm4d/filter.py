@@ -34,7 +34,7 @@ from napari_gpu_denoise.filters.pixels import (
 )
 from napari_gpu_denoise.filters.ridge import NEIGHBOURS, RidgePlan, RidgeSettings
 from napari_gpu_denoise.filters.search.frame_links import FrameLinks, FrameSearch, frames_setting
-from napari_gpu_denoise.filters.sums import blocks_in_turns, sum_arguments
+from napari_gpu_denoise.filters.sums import over_groups, sum_arguments
 from napari_gpu_denoise.filters.volumes import AUTO, CUBES, choose_cube, voxel_setting, voxel_text
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.noise.models import NoiseModel
@@ -154,9 +154,8 @@ class CubeFilter:
                 **{"earliest": times[0], "latest": times[-1]},
                 "similar_next": one.similar_next * CUBE,
             }
-        shrink = self.arena.kernel(
-            f"bm4d/{self.variant.kernel}", {**self._constants, "SIGMA_MAP": bool(sigma_map)}
-        )
+        constants = {**self._constants, "SIGMA_MAP": bool(sigma_map)}
+        shrink = "shrink", self.arena.kernel(f"bm4d/{self.variant.kernel}", constants)
         added = {"sums": buffers["sums"], "weights": buffers["weights"], "kaiser": self._kaiser}
         added |= slices
         arguments = {
@@ -166,18 +165,8 @@ class CubeFilter:
             **{"similar": one.similar * CUBE, "threshold": one.threshold**2},
             **{"correlation": self._correlation, **self._adding},
         }
-        layers, rows, columns = (grid.count for grid in at.grids)
-        if self.variant.kernel == "shrink_cubes":
-            team = self.variant.constants["TEAM"]
-            grid = (team, rows * columns, volumes * layers)
-            run.run("shrink", shrink, grid, (team, 1, 1), **arguments)
-        else:
-            sizes = [self.variant.constants[f"BLOCK_{axis}"] for axis in "ZYX"]
-            for (z, y, x), blocks in blocks_in_turns((layers, rows, columns), sizes):
-                deep, down, across = blocks
-                turn = {"turn_z": z, "turn_y": y, "turn_x": x, "deep": deep}
-                grid = (across, down, deep * volumes)
-                run.run("shrink", shrink, grid, (1, 1, 1), **arguments, **turn)
+        counts, team = [grid.count for grid in at.grids], constants.get("TEAM", 1)
+        over_groups(run, shrink, constants, counts, volumes, team, **arguments)
         _, nz, ny, nx = made.shape
         run.over_pixels(
             *("join", self._join, nx, ny, volumes * nz),
@@ -555,8 +544,7 @@ def bm4d() -> None:
     Parameters
     ----------
     {inputs}
-    profile : {"normal", "fast", "high", "best"}, optional
-        Settings to start from, by default ``"normal"``; settings given as keywords override it.
+    {profile}
         ``"fast"`` takes about a third of the time of ``"normal"`` on a GPU and loses 0.3 to 0.6 dB;
         ``"high"`` takes about six times as long and gains up to 0.15 dB; ``"best"`` refines the
         result of ``"normal"`` in a chain of steps, and gains about 0.5 dB.

@@ -12,7 +12,7 @@ import numpy as np
 from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, constant_buffer
-from napari_gpu_denoise.protocol.plan import Sizes, allocated
+from napari_gpu_denoise.protocol.plan import Sizes
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 
 
@@ -294,10 +294,10 @@ class Matches:
 class PatchSearch:
     """Kernels and buffers of a patch search; belongs to one thread."""
 
-    def __init__(self, settings: SearchSettings, arena: Arena, variant: Variant | None = None):
+    def __init__(self, settings: SearchSettings, arena: Arena):
         self.settings = settings
         self.arena = arena
-        self.variant = variant or choose_variant(settings, arena.device)
+        self.variant = choose_variant(settings, arena.device)
         table = offset_table(settings.window, settings.frames, settings.slices)
         self.offsets = SearchOffsets(table, arena)
         self.constants = {
@@ -361,33 +361,21 @@ class PatchSearch:
         ring: tuple[int, int] | None = None,
         alike: Any = None,
     ) -> Matches:
-        """Enqueue the search for one tile, in the buffers held or else allocated for it.
+        """Enqueue the search for one tile, in the buffers held.
 
         `source` is float32 of shape ``tile.source_shape``, or a `ring` of such frames: the slot of
         the first one, and the number of slots. With `alike`, float32 of shape (source nt, 3), grey
         levels of each frame are brought to those of the one reference frame, see `FrameLinks`.
         """
-        settings = self.settings
-        held = run.held or allocated(self.arena, self.buffers(tile))
-        at = self.layout(tile)
+        settings, held, at = self.settings, run.held, self.layout(tile)
         rows, columns, radius, left = at.rows, at.columns, at.margin, at.left
-        (pnt, pnz, pny, pitch), (far_t, far_z) = at.shape, at.far
-        snt, snz, sny, snx = tile.source_shape
-
+        (_, pnz, pny, pitch), (far_t, far_z) = at.shape, at.far
         # The image itself and, if the kernel needs rows in phases, a copy for the search.
-        first, slots = ring or (0, snt)
         searched = "split" if self.variant.split > 1 else "padded"
+        place = far_t, far_z, radius, left
         for name, split in {"padded": 1, searched: self.variant.split}.items():
-            constants = {"SPLIT": split, "ALIKE": alike is not None}
-            pad = self.arena.kernel("search/pad_far", constants)
-            run.over_pixels(
-                *("pad", pad, pitch, pny, pnt * pnz),
-                **{"tile": source, "first": first, "ring": slots},
-                **{"nt": snt, "nz": snz, "ny": sny, "nx": snx},
-                **{"padded": held[name], "pnt": pnt, "pnz": pnz, "pny": pny, "pitch": pitch},
-                **{"t0": far_t, "z0": far_z, "y0": radius, "x0": left},
-                **({} if alike is None else {"alike": alike}),
-            )
+            more = {"split": split, "ring": ring, "alike": alike}
+            run.pad(source, tile.source_shape, held[name], at.shape, place, **more)
         searched, keys = held[searched], held["keys"]
         layout = {"pnz": pnz, "pny": pny, "pitch": pitch, "y0": radius, "x0": left}
         layout["nz"] = tile.z.size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from napari_gpu_denoise.filters.pixels import Launcher, Pixels
 from napari_gpu_denoise.filters.search.patch_search import Grid, Variant, grid_arguments
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.protocol.plan import Buffers, Sizes, allocated
+from napari_gpu_denoise.protocol.plan import Sizes
 from napari_gpu_denoise.protocol.tiles import Tile
 
 
@@ -33,6 +32,32 @@ class RingShape:
         self.pny, self.pitch = ny + 2 * margin, -(-(nx + 2 * margin) // 16) * 16
         self.plane = self.pny * self.pitch
         self.layout = {"pny": self.pny, "pitch": self.pitch, "y0": margin, "x0": margin}
+
+    def store(self, run: Launcher, ring, pixels: Pixels, first: int, read: Tile) -> None:
+        """Enqueue the storing of frames, the first one of time `first`, in a ring of images.
+
+        The rings hold what a tile has to `read`, in all channels.
+        """
+        held = pixels.tile
+        count = held.t.size
+        down = self.margin + held.y.start - read.y.source_start
+        right = self.margin + held.x.start - read.x.source_start
+        run.pad(
+            *(pixels.buffer, (count, 1, held.y.size, held.x.size), ring),
+            *((count, 1, self.pny, self.pitch), (0, 0, down, right)),
+            channels=held.channels,
+            into=(first % self.images, self.images),
+        )
+
+    def clear(self, run: Launcher, sums, channels: int, each: int, times: range) -> None:
+        """Enqueue the zeroing of the sums of a pass, `each` bytes a pixel, at some times."""
+        frame, first = each * self.plane, times.start
+        while first < times.stop:
+            slot = first % self.sums
+            count = min(times.stop - first, self.sums - slot)
+            for c in range(channels):
+                run.clear(sums, count * frame, (c * self.sums + slot) * frame)
+            first += count
 
     def map_arguments(self, variation: Any) -> dict[str, Any]:
         """Return the kernel arguments of a map of the shape of a frame, if there is one."""
@@ -67,108 +92,22 @@ class ReferenceFrames(RingFrames):
     grid: tuple[Grid, Grid]
 
 
-class FrameRings:
-    """Rings of padded frames on one device; belongs to one thread.
-
-    `tile` is what is read of each frame, with the channels that are filtered; `held` are the rings
-    that `ring_buffers` declares.
-    """
-
-    def __init__(self, arena: Arena, shape: RingShape, tile: Tile, held: Buffers):
-        self.shape, self.held, self._tile = shape, held, tile
-        self._store = arena.kernel("search/pad_far", {"SPLIT": 1, "RINGS": 1})
-
-    def images(self, name: str):
-        """Return the ring ``"noisy"`` or ``"basic"``: float32 (channels, images, pny, pitch)."""
-        return self.held[f"{name} ring"]
-
-    def guides(self, name: str):
-        """Return the ring of the guides of these images: float32 (images, pny, pitch)."""
-        return self.held[f"{name} guide ring"]
-
-    def sums(self, name: str):
-        """Return the ring of the sums of a pass: int32 (channels, sums, kinds, pny, pitch)."""
-        return self.held[f"{name} sums"]
-
-    def store(self, run: Launcher, ring, pixels: Pixels, first: int) -> None:
-        """Enqueue the storing of frames, the first one of time `first`, in a ring of images."""
-        shape, held = self.shape, pixels.tile
-        count = held.t.size
-        down = shape.margin + held.y.start - self._tile.y.source_start
-        right = shape.margin + held.x.start - self._tile.x.source_start
-        run.over_pixels(
-            *("store", self._store, shape.pitch, shape.pny, held.channels * count),
-            **{"tile": pixels.buffer, "first": 0, "ring": count},
-            **{"nt": count, "nz": 1, "ny": held.y.size, "nx": held.x.size},
-            **{"padded": ring, "pnt": count, "pnz": 1, "pny": shape.pny, "pitch": shape.pitch},
-            **{"t0": 0, "z0": 0, "y0": down, "x0": right},
-            **{"slots": shape.images, "into": first % shape.images},
-        )
-
-    def clear(self, run: Launcher, name: str, each: int, first: int, stop: int) -> None:
-        """Enqueue the zeroing of the sums of a pass, `each` bytes a pixel, for some frames."""
-        shape, sums = self.shape, self.sums(name)
-        frame = each * shape.plane
-        while first < stop:
-            slot = first % shape.sums
-            count = min(stop - first, shape.sums - slot)
-            for c in range(self._tile.channels):
-                run.clear(sums, count * frame, (c * shape.sums + slot) * frame)
-            first += count
-
-
-def ring_buffers(
-    shape: RingShape,
-    channels: int,
-    images: Iterable[str],
-    guides: Iterable[str],
-    sums: Mapping[str, int],
-) -> Sizes:
-    """Return the rings of images, of `guides`, and of the sums of passes, in bytes a pixel."""
-    image = 4 * shape.images * shape.plane
-    sizes = {f"{name} ring": channels * image for name in images}
-    sizes |= {f"{name} guide ring": image for name in guides}
-    pixels = channels * shape.sums * shape.plane
-    return sizes | {f"{name} sums": each * pixels for name, each in sums.items()}
-
-
 BLOCK = 8
 AROUND = BLOCK  # pixels around a block that are compared with it
 _PAIRS = 2  # pairs of frames compared at once, which limits the memory
 _CELL = 15  # most displacements along y that a work-item of a GPU compares at once
 
 
-@dataclass(frozen=True)
-class Motions:
-    """Motion of the blocks of the frames in a ring."""
-
-    buffer: Any  # short2 (images, 2, rows, columns), (dy, dx) forward and backward in time
-    shape: RingShape
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Kernel arguments."""
-        (rows, columns), (shift_y, shift_x) = self.shape.blocks, self.shape.shift
-        return {
-            **{"motions": self.buffer, "block_rows": rows, "block_columns": columns},
-            **{"shift_y": shift_y, "shift_x": shift_x},
-        }
-
-
 class BlockMotion:
     """Kernels and buffers of the measurement; belongs to one thread.
 
-    `window` is the full width that is searched, and `frames` are those before and after. `vector`
-    chooses the kernels for CPUs.
+    `window` is the full width that is searched, and `frames` are those before and after.
     """
 
-    def __init__(
-        self, window: int, frames: tuple[int, int], arena: Arena, vector: bool | None = None
-    ):
-        self._window, self._frames, self._arena = window, frames, arena
-        self._device = arena.device
-        self._vector = int(self._device.float_lanes >= 4 if vector is None else vector)
-        self._columns = max(1, min(16, self._device.max_group // window))
+    def __init__(self, window: int, frames: tuple[int, int], arena: Arena):
+        self._window, self._frames = window, frames
+        self._vector = int(arena.device.float_lanes >= 4)
+        self._columns = max(1, min(16, arena.device.max_group // window))
         constants = {"PATCH": BLOCK, "NEAREST": window, "VECTOR": self._vector}
         constants["GROUP_X"] = self._columns
         # As even as possible: what is compared beyond the window is wasted.
@@ -183,38 +122,37 @@ class BlockMotion:
         costs = 4 * 2 * _PAIRS * self._window**2 * blocks
         return {"motions": 8 * shape.images * rows * columns, "motion costs": costs}
 
-    def enqueue(self, run: Launcher, images, frames: RingFrames, links) -> Motions:
+    def enqueue(self, run: Launcher, images, frames: RingFrames, links) -> dict[str, Any]:
         """Enqueue the measurement from each of some frames to the next one, and back.
 
         `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
-        returns for the guide, of all these frames and the one after them.
+        returns for the guide, of all these frames and the one after them. Returned are the kernel
+        arguments of the motions: short2 (images, 2, rows, columns), (dy, dx) forward and backward
+        in time, of the blocks of the frames in the ring.
         """
-        held = run.held or allocated(self._arena, self.buffers(frames.shape))
+        shape, (before, after) = frames.shape, self._frames
+        (rows, columns), (shift_y, shift_x) = shape.blocks, shape.shift
+        pitch = self._pitch(columns)
+        blocks = {"block_rows": rows, "shift_y": shift_y, "shift_x": shift_x}
+        found = {**blocks, "block_columns": columns, "motions": run.held["motions"]}
         for start in range(0, frames.count, _PAIRS):
             pairs = min(_PAIRS, frames.count - start)
-            self._pairs(run, images, frames.shape, frames.first, start, pairs, links, held)
-        return Motions(held["motions"], frames.shape)
-
-    def _pairs(self, run, images, shape, first, start, pairs, links, held) -> None:
-        rows, columns = shape.blocks
-        pitch = self._pitch(columns)
-        (before, after), (shift_y, shift_x) = self._frames, shape.shift
-        linked = {
-            **{"ring": shape.images, "first": (first + start) % shape.images},
-            **{"ny": shape.ny, "nx": shape.nx, "links": links, "first_pair": start},
-            **{"frames_before": before, "frames_after": after},
-            **{"shift_y": shift_y, "shift_x": shift_x},
-            **{"block_rows": rows, "cost_pitch": pitch, "costs": held["motion costs"]},
-        }
-        run.run(
-            *("compare blocks", self._compare, *self._grid(pitch, rows + 2, 2 * pairs)),
-            **{"images": images, **shape.layout, **linked},
-        )
-        across = -(-columns // 8) if self._vector else columns
-        run.run(
-            *("block motion", self._choose, *self._grid(across, rows, 2 * pairs)),
-            **{**linked, "block_columns": columns, "motions": held["motions"]},
-        )
+            linked = {
+                **{"ring": shape.images, "first": (frames.first + start) % shape.images},
+                **{"ny": shape.ny, "nx": shape.nx, "links": links, "first_pair": start},
+                **{"frames_before": before, "frames_after": after},
+                **{"cost_pitch": pitch, "costs": run.held["motion costs"]},
+            }
+            run.run(
+                *("compare blocks", self._compare, *self._grid(pitch, rows + 2, 2 * pairs)),
+                **{"images": images, **shape.layout, **linked, **blocks},
+            )
+            across = -(-columns // 8) if self._vector else columns
+            run.run(
+                *("block motion", self._choose, *self._grid(across, rows, 2 * pairs)),
+                **{**linked, **found},
+            )
+        return found
 
     def _grid(self, columns: int, rows: int, count: int) -> tuple[tuple, tuple]:
         """Return a grid of blocks; on a GPU, of all dx of each."""
@@ -299,14 +237,6 @@ def margin_of(search: VideoSearch) -> int:
     return widest // 2 + max(search.following, 8)
 
 
-@dataclass(frozen=True)
-class VideoMatches:
-    """The result of a search, in buffers of shape (frames, rows, neighbours, columns)."""
-
-    keys: Any
-    places: Any
-
-
 _MANY = 64  # patches of a group, from which a work-group searches for one reference
 
 
@@ -328,10 +258,9 @@ def choose_video_variant(search: VideoSearch, device: Device) -> Variant:
 class PredictiveSearch:
     """Kernel and buffers of a predictive search; belongs to one thread."""
 
-    def __init__(self, settings: VideoSearch, arena: Arena, variant: Variant | None = None):
+    def __init__(self, settings: VideoSearch, arena: Arena):
         self.settings = settings
-        self.arena = arena
-        self.variant = variant or choose_video_variant(settings, arena.device)
+        self.variant = choose_video_variant(settings, arena.device)
         constants = {
             "PATCH": settings.patch,
             "STEP": settings.step,
@@ -350,24 +279,21 @@ class PredictiveSearch:
         )
 
     def buffers(self, count: int, grid: tuple[Grid, Grid]) -> Sizes:
-        """Return the buffers for the references of `count` frames."""
+        """Return the buffers for the matches: (frames, rows, neighbours, columns)."""
         rows, columns = grid
         size = 4 * count * rows.count * columns.count * self.settings.neighbours
         return {"keys": size, "places": size}
 
     def enqueue(
-        self, run: Launcher, images, frames: ReferenceFrames, links, motions: Motions | None = None
-    ) -> VideoMatches:
-        """Enqueue the search for the references of some frames.
+        self, run: Launcher, images, frames: ReferenceFrames, links, motions: dict[str, Any]
+    ) -> None:
+        """Enqueue the search for the references of some frames, which fills keys and places.
 
         `images` is a ring of padded frames, and `links` the float32 table that `FrameLinks.links`
         returns for the guide; `motions` are those of these frames, if others are searched.
         """
         settings, shape, count = self.settings, frames.shape, frames.count
         rows, columns = frames.grid
-        held = run.held or allocated(self.arena, self.buffers(count, frames.grid))
-        found = VideoMatches(held["keys"], held["places"])
-        followed = motions.arguments if motions and any(settings.frames) else {}
         constants = self.variant.constants
         group_x, group_y = (constants.get(f"GROUP_{axis}", 1) for axis in "XY")
         across, down = -(-columns.count // group_x), -(-rows.count // group_y)
@@ -390,6 +316,5 @@ class PredictiveSearch:
             **{"frames_before": before, "frames_after": after},
             **{"still": settings.still * settings.patch**2},
             **{"similar": settings.similar * settings.patch**2},
-            **{"keys": found.keys, "places": found.places, **followed},
+            **{"keys": run.held["keys"], "places": run.held["places"], **motions},
         )
-        return found
