@@ -166,6 +166,33 @@ def in_parts(limits):
 
 
 @pytest.fixture
+def calls(monkeypatch):
+    """Stand in for the device: each image comes back brighter by one; tells what was asked."""
+    import numpy as np
+
+    from napari_gpu_denoise.errors import NonFiniteError
+    from napari_gpu_denoise.files import batch, one_file
+    from napari_gpu_denoise.run.record import Record, Result
+
+    asked, here = [], types.SimpleNamespace(shares_cores=False)
+
+    def stand_in(data, run, progress):
+        asked.append(run)
+        for done in range(3):
+            progress.tell(done, 2)
+        if not np.isfinite(data).all():
+            raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
+        told = ("0", "nl_means", run.filter.as_dict(), (2.0,), "given", "YX", str(data.dtype))
+        notes = ("something to know",)
+        record = Record(*told, str(data.dtype), "a device", 7, 1, notes, "2026")
+        return Result(data + np.ones((), data.dtype), record)
+
+    monkeypatch.setattr(one_file, "denoise_image", stand_in)
+    monkeypatch.setattr(batch, "choose_devices", lambda device, *_: device or (here,))
+    return asked
+
+
+@pytest.fixture
 def own_cache(monkeypatch, tmp_path):
     """Return the folder of caches, which is one of this test alone, and not there yet."""
     from napari_gpu_denoise.opencl import device_test, program

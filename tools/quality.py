@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 import published
 from napari_gpu_denoise import cli
-from napari_gpu_denoise.cli.options import add_device
+from napari_gpu_denoise.cli.options import add as add_options
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files.formats import open_stack
 from napari_gpu_denoise.files.input_checks import check_memory, open_image, read_files, reading
@@ -54,7 +54,7 @@ def build_parser(argv: object = ()) -> argparse.ArgumentParser:
     add("--told", action="store_true", help="tell the filter the sigma of synthetic noise")
     add("--csv", metavar="FILE", type=Path, help="store the numbers of each image as CSV")
     add("--overwrite", action="store_true", help="replace an existing file")
-    add_device(parser)
+    add_options(parser, "--device")
     parser.set_defaults(run=run)
     return parser
 

@@ -136,7 +136,7 @@ def test_efforts():
     assert advise(movie, "TYX", effort="fast").filter == fast
     best = advise(movie, "TYX", effort="best")
     assert best.filter == gd.VBM3D(refine="chain", window_nearest=31)
-    normal = best.with_effort("normal")
+    normal = advise(movie, "TYX", effort="normal")
     assert normal.filter == gd.VBM3D(window_nearest=31) and normal.seconds < best.seconds
     # Which would not refine a single image of photons.
     photons = gd.PoissonGaussian(1.0, 0.0)

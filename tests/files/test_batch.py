@@ -17,7 +17,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from files.tiffs import handmade
+from files.tiffs import handmade, image
 from napari_gpu_denoise.errors import (
     DeviceMemoryError,
     FileError,
@@ -33,14 +33,9 @@ from napari_gpu_denoise.files.batch import BatchProgress, run_batch
 from napari_gpu_denoise.files.formats import find_files
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.output import check_folder, check_output
-from napari_gpu_denoise.run.record import Record, Result
 from napari_gpu_denoise.run.request import BASE, HostMemory, Run
 
 SETTINGS = gd.NLMeans(window=5)
-
-
-def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
-    return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
 
 
 @pytest.fixture
@@ -52,28 +47,6 @@ def folder(tmp_path, monkeypatch):
         tifffile.imwrite(f"raw/{name}.tif", image(seed))
     Path("raw/notes.txt").write_text("Monday")
     return tmp_path
-
-
-@pytest.fixture
-def calls(monkeypatch):
-    """Stand in for the device: each image comes back brighter by one; tells what was asked."""
-    asked = []
-
-    def stand_in(data, run, progress):
-        asked.append(run)
-        for done in range(3):
-            progress.tell(done, 2)
-        if not np.isfinite(data).all():
-            raise NonFiniteError("1 of 168 pixels are NaN or infinite: pass nonfinite='keep'.")
-        told = ("0", "nl_means", run.filter.as_dict(), (1.0,), "estimated", "YX")
-        kinds = (str(data.dtype), str(data.dtype), "none")
-        record = Record(*told, *kinds, 0, 0, (), "2026")
-        return Result(data + np.ones((), data.dtype), record)
-
-    monkeypatch.setattr(one_file, "denoise_image", stand_in)
-    here = SimpleNamespace(shares_cores=False)
-    monkeypatch.setattr(batch, "choose_devices", lambda device, *_: device or (here,))
-    return asked
 
 
 def names(path: Path) -> list[str]:

@@ -512,7 +512,7 @@ import contextlib, gc
 from napari_gpu_denoise.errors import ClusterError
 from napari_gpu_denoise.files.cluster import connected
 gc.set_threshold(200, 5, 5)
-for address in ("tls://127.0.0.1:9", "tcp://127.0.0.1:9") * 8:
+for address in ("tls://127.0.0.1:9", "tcp://127.0.0.1:9") * 4:
     with contextlib.suppress(ClusterError), connected(address, seconds=0.05):
         pass
 """

@@ -20,14 +20,13 @@ import pydicom
 import pytest
 
 import napari_gpu_denoise as gd
-from files.contract import FormatContract, apart
+from files.contract import SETTINGS, FormatContract, apart, run
 from files.tiffs import RECORD
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import dicom, formats
-from scenes import noisy, small
+from scenes import noisy
 
-SMALL = small(gd.NLMeans)
 SHIPPED = Path(pydicom.__file__).parent / "data" / "test_files"
 MR, CT = "1.2.840.10008.5.1.4.1.1.4", "1.2.840.10008.5.1.4.1.1.2"
 ULTRASOUND = "1.2.840.10008.5.1.4.1.1.3.1"
@@ -139,7 +138,7 @@ class TestDicom(FormatContract):
 class TestSeries(TestDicom):
     """The slices of a volume in a folder."""
 
-    axes = ("ZYX",)
+    axes, types, damaged = ("ZYX",), ("uint16",), 3
     lies = (
         ("holds less than the 1 frames", lie(Rows=60_000, Columns=60_000)),
         ("without a valid position", lie(ImagePositionPatient=["nan"] * 3)),
@@ -158,15 +157,6 @@ class TestSeries(TestDicom):
 
     def write(self, path, image, axes):
         series(path, image)
-
-
-def run(given: Path, name: str, **options):
-    """Denoise a file or series; return the result and the report."""
-    target = given.parent / name
-    (file,) = gd.run_batch(given, SMALL, 20, output=target, **options).files
-    if file.error is not None:
-        raise file.error
-    return target, file
 
 
 def test_all_files_of_pydicom_are_read_and_written_or_refused(tmp_path):
@@ -318,20 +308,20 @@ def test_a_series_becomes_a_series(tmp_path):
     folder = series(tmp_path / "1.2.840.7", image, RescaleSlope=0.5, RescaleIntercept=-10)
     read = formats.read(folder)
     np.testing.assert_array_equal(read.data, image * np.float32(0.5) - 10)
-    (file,) = gd.run_batch(folder, SMALL, 20, output=tmp_path / "out").files
+    (file,) = gd.run_batch(folder, SETTINGS, 20, output=tmp_path / "out").files
     assert file.output == tmp_path / "out" / "1.2.840.7.dcm"
-    made = gd.denoise(read.data, SMALL, 20).image
+    made = gd.denoise(read.data, SETTINGS, 20).image
     # Half a step of the slope.
     np.testing.assert_allclose(formats.read(file.output).data, made, atol=0.251)
     # A pattern finds it too, and its files only as part of it.
     (tmp_path / "empty").mkdir()
     assert formats.find_files(tmp_path / "1*") == [folder]
-    both = gd.run_batch([tmp_path / "1*", folder / "*"], SMALL, 20, output=tmp_path / "both")
+    both = gd.run_batch([tmp_path / "1*", folder / "*"], SETTINGS, 20, output=tmp_path / "both")
     assert (len(both.done), len(both.skipped)) == (1, 5)
     # Again, in its place, and a folder of anything else is kept.
-    gd.run_batch(folder, SMALL, 20, output=file.output, overwrite=True)
+    gd.run_batch(folder, SETTINGS, 20, output=file.output, overwrite=True)
     (file.output / "notes.txt").write_text("mine")
-    kept = gd.run_batch(folder, SMALL, 20, output=file.output, overwrite=True).failed
+    kept = gd.run_batch(folder, SETTINGS, 20, output=file.output, overwrite=True).failed
     assert "series of DICOM, and is kept" in str(kept[0].error)
 
 
@@ -339,8 +329,8 @@ def test_a_series_becomes_a_series(tmp_path):
 def test_a_series_as_nifti_lies_where_it_was(tmp_path, lean):
     image = noisy(4, 24, 20).astype("uint16")
     folder = series(tmp_path / "head", image, lean=lean)
-    target, file = run(folder, "head.nii.gz", dtype="same")
-    made = nibabel.load(target)
+    file = run(folder, tmp_path / "head.nii.gz", dtype="same")
+    made = nibabel.load(file.output)
     assert made.shape == (20, 24, 4)
     first = min(folder.iterdir(), key=lambda each: pydicom.dcmread(each).InstanceNumber)
     # nibabel's own reader of DICOM: of (row, column), with positions to the left and back (LPS).
@@ -352,7 +342,7 @@ def test_a_series_as_nifti_lies_where_it_was(tmp_path, lean):
     there = np.array([*pydicom.dcmread(last).ImagePositionPatient, 1]) * [-1, -1, 1, 1]
     np.testing.assert_allclose(made.affine @ [0, 0, 3, 1], there, atol=1e-5)
     assert made.header.get_zooms() == pytest.approx((0.25, 0.5, np.hypot(2.5, lean)))
-    assert formats.read(target).history[-1] == file.record.as_dict()
+    assert formats.read(file.output).history[-1] == file.record.as_dict()
 
 
 def test_ultrasound_clip(tmp_path):
@@ -368,7 +358,7 @@ def test_ultrasound_clip(tmp_path):
         steps = read.pixel_metadata.steps
     assert steps["T"] == (40, "millisecond")
     assert (steps["Y"][0], steps["X"][0]) == (pytest.approx(0.3), pytest.approx(0.2))
-    target, _ = run(path, "out.dcm")
+    target = run(path, tmp_path / "out.dcm").output
     assert differing(path, target) <= CHANGED
     # A folder of clips holds images of their own.
     saved(tmp_path / "other.dcm", image, ULTRASOUND)
@@ -458,8 +448,8 @@ def test_grids_of_dose_become_nifti(tmp_path):
     held = pydicom.dcmread(path)
     del held.GridFrameOffsetVector  # all frames at one place
     held.save_as(path)
-    target, _ = run(path, "a.nii")
-    np.testing.assert_array_equal(nibabel.load(target).affine @ [0, 0, 1, 1], [-1, -2, 4, 1])
+    made = nibabel.load(run(path, tmp_path / "a.nii").output)
+    np.testing.assert_array_equal(made.affine @ [0, 0, 1, 1], [-1, -2, 4, 1])
 
 
 def encoded(path: Path, syntax: str, frames: list[bytes], pixels: np.ndarray, **elements) -> None:
@@ -515,8 +505,8 @@ def test_no_more_is_decoded_than_is_declared(tmp_path):
     zeros = [packer.compress(bytes(1 << 24)) for _ in range(4)]
     head = 144 + int.from_bytes(content[140:144], "little")
     paths[-1].write_bytes(content[:head] + b"".join([*zeros, packer.flush()]))
-    run = [sys.executable, "-c", LARGE, str(path), *map(str, paths)]
-    said = subprocess.run(run, check=True, capture_output=True, text=True).stdout.split()
+    command = [sys.executable, "-c", LARGE, str(path), *map(str, paths)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     assert "read" not in said and int(said[-1]) < 40  # MiB
     with pytest.raises(
         FileError, match="stored as Deflated Explicit VR Little Endian, not decoded"
@@ -662,11 +652,11 @@ def test_nothing_is_told_of_the_patient(tmp_path, caplog, capfd, monkeypatch):
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         assert cli.main(["nl-means", str(folder), "-o", str(tmp_path / "o.dcm")]) == 0
-        target, file = run(folder, "o.nii")
+        file = run(folder, tmp_path / "o.nii")
     said = [caplog.text, *capfd.readouterr(), *map(str, warned), str(file.as_dict())]
     made = pydicom.dcmread(tmp_path / "o.dcm" / "IM0")
     said += [made.private_block(0x2115, "napari-gpu-denoise")[1].value]
-    said += [target.read_bytes().decode("latin-1")]
+    said += [file.output.read_bytes().decode("latin-1")]
     # No digest holds a Q.
     assert not [text for text in said if "Unheard" in text or "ZQ-" in text]
     assert made.PatientName == PATIENT and made.PatientID == "ZQ-0815"

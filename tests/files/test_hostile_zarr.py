@@ -8,7 +8,6 @@ import os
 import pickle
 import shutil
 
-import fsspec
 import google_crc32c
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ import zarr
 from numcodecs import registry
 
 import napari_gpu_denoise as gd
+from files.test_hostile_files import needs_pipes, odd
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files import formats
@@ -31,10 +31,9 @@ IMAGE, SETTINGS = noisy(20, 30, dtype="uint16"), small(gd.NLMeans)
 def place(request, tmp_path):
     """A folder, and one at an address."""
     if request.param == "folder":
-        yield tmp_path
-        return
-    yield Address("memory://lab")
-    fsspec.filesystem("memory").rm("/lab", recursive=True)
+        return tmp_path
+    request.getfixturevalue("memory")
+    return Address("memory://lab")
 
 
 # From the folder of a well or an image: to "secret" beside the plate, and what could be.
@@ -83,16 +82,6 @@ def linked(link, target):
         pytest.skip("links need a right that is not given here")
 
 
-def put_no_file(place, kind):
-    """Put a pipe, a device, or a link in a circle where a file should be."""
-    if kind == "pipe" and not hasattr(os, "mkfifo"):
-        pytest.skip("there are no named pipes here")
-    if kind == "pipe":
-        os.mkfifo(place)
-    else:
-        linked(place, "/dev/zero" if kind == "device" else place)
-
-
 def plate_of_two(place):
     return write_plate(place, {"A/1/0": IMAGE, "A/1/1": IMAGE})
 
@@ -116,6 +105,7 @@ def test_plates_do_not_lead_out_by_links(tmp_path, part):
         formats.find_files(plate)
 
 
+@needs_pipes
 @pytest.mark.parametrize("name", ["zarr.json", ".zgroup", "A/zarr.json", "A/1/.zattrs"])
 @pytest.mark.parametrize("kind", ["link", "pipe"])
 def test_metadata_of_plates_are_not_written_elsewhere(tmp_path, name, kind):
@@ -125,7 +115,7 @@ def test_metadata_of_plates_are_not_written_elsewhere(tmp_path, name, kind):
         (tmp_path / "other").write_text("{}")
         linked(head, tmp_path / "other")
     else:
-        put_no_file(head, kind)
+        odd(head, kind)
     with pytest.raises(OutputError, match=r"outside of .*out\.zarr|is no file of metadata"):
         gd.run_batch(plate, SETTINGS, 8, output=tmp_path / "out.zarr", overwrite=True)
     assert kind == "pipe" or (tmp_path / "other").read_text() == "{}"
@@ -263,18 +253,13 @@ def opened(path):
         return picture
 
 
-def test_many_chunks_at_an_address_are_said_not_to_be_counted():
-    url = "memory://lab/in.zarr"
-    system = fsspec.filesystem("memory")
-    try:
-        write_store(url, np.ones((8, 8), np.uint8), "YX", levels=1)
-        told = json.loads(system.cat_file("/lab/in.zarr/0/zarr.json"))
-        for side, note in ((24, "8 of 9 chunks are not"), (2400, "Of 90000 chunks those that are")):
-            told["shape"] = [side, side]
-            system.pipe_file("/lab/in.zarr/0/zarr.json", json.dumps(told).encode())
-            assert opened(url).notes[0].startswith(note)
-    finally:
-        system.rm("/lab", recursive=True)
+def test_many_chunks_at_an_address_are_said_not_to_be_counted(memory):
+    url = write_store("memory://lab/in.zarr", np.ones((8, 8), np.uint8), "YX", levels=1)
+    told = json.loads(memory.cat_file("/lab/in.zarr/0/zarr.json"))
+    for side, note in ((24, "8 of 9 chunks are not"), (2400, "Of 90000 chunks those that are")):
+        told["shape"] = [side, side]
+        memory.pipe_file("/lab/in.zarr/0/zarr.json", json.dumps(told).encode())
+        assert opened(url).notes[0].startswith(note)
 
 
 def sharded(path, place="end", checked=True, outer=(), codecs=None):
@@ -330,15 +315,14 @@ def test_chunks_that_shards_lack_are_counted(tmp_path, place, checked):
 
 
 @pytest.mark.parametrize("way", ["transposed", "nested", "address"])
-def test_shards_that_cannot_be_counted_are_said(tmp_path, way):
+def test_shards_that_cannot_be_counted_are_said(tmp_path, memory, way):
     inner = zarr.codecs.ShardingCodec(chunk_shape=(2, 2)).to_dict()
     options = {"transposed": {"outer": [zarr.codecs.TransposeCodec(order=(1, 0))]}}
     options |= {"nested": {"codecs": [inner]}}
     path = sharded(tmp_path / "in.zarr", **options.get(way, {}))
     if way == "address":
-        system = fsspec.filesystem("memory")
-        system.put(str(path), "/shards.zarr", recursive=True)
-        path = "memory://shards.zarr"
+        memory.put(str(path), "/lab/shards.zarr", recursive=True)
+        path = "memory://lab/shards.zarr"
     picture = gd.read(path)
     assert any("inside of shards, if any, are read" in note for note in picture.notes)
     np.testing.assert_array_equal(picture.data, IMAGE_OF_SHARDS)
@@ -429,6 +413,7 @@ def test_links_are_followed_within_an_image_only(tmp_path, version, part):
     assert gd.read(tmp_path / "link.zarr").data.shape == IMAGE.shape
 
 
+@needs_pipes
 @pytest.mark.parametrize("kind", ["pipe", "device", "circle"])
 @pytest.mark.parametrize(("version", "part"), [one for one in EACH if one[1] not in ("0/0", "0/c")])
 def test_what_is_no_file_in_an_image_is_refused_at_once(tmp_path, version, part, kind):
@@ -437,7 +422,7 @@ def test_what_is_no_file_in_an_image_is_refused_at_once(tmp_path, version, part,
         shutil.rmtree(path / part)
     else:
         (path / part).unlink()
-    put_no_file(path / part, kind)
+    odd(path / part, kind)
     for anywhere in (False, True):
         with pytest.raises(FileError, match=r"in\.zarr"):
             gd.read(path, companions_anywhere=anywhere)
@@ -459,6 +444,7 @@ def test_chunks_behind_a_link_within_the_image_are_not_missing(tmp_path):
     )
 
 
+@needs_pipes
 @pytest.mark.parametrize("part", ["", "A/1"])
 def test_metadata_of_plates_are_read_from_their_own_files_only(tmp_path, part):
     plate = plate_of_two(tmp_path / "plate.zarr")
@@ -468,6 +454,6 @@ def test_metadata_of_plates_are_read_from_their_own_files_only(tmp_path, part):
     with pytest.raises(FileError, match="outside of"):
         gd.read(formats.find_files(plate)[0])
     head.unlink()
-    put_no_file(head, "pipe")
+    odd(head, "pipe")
     with pytest.raises(FileError, match="it is a pipe or a device"):
         formats.find_files(plate)

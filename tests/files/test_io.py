@@ -32,7 +32,7 @@ from files.contract import (
 )
 from files.damage import damage_tags
 from files.tiffs import GREY, PLAIN, RECORD, noise, written
-from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.files.tiff import ome_xml
@@ -185,18 +185,6 @@ def test_storage_is_kept(
         assert a.series[0].shape == b.series[0].shape
         for name in ("compression", "predictor", "tile", "is_tiled", "sampleformat"):
             assert getattr(a.pages[0], name) == getattr(b.pages[0], name)
-
-
-@pytest.mark.parametrize("kind", tiffs.FILES)
-def test_axes_samples_and_description_are_kept(tmp_path, kind):
-    path = tmp_path / "in.tif"
-    written(path, kind)
-    picture, _, notes = again(path)
-    assert (picture.axes, notes) == (tiffs.FILES[kind][3], ())
-    before, after = tags(path), tags(tmp_path / "written.tif")
-    same = ["PhotometricInterpretation", "SamplesPerPixel", "ExtraSamples", "PlanarConfiguration"]
-    same += ["ImageDescription"] * (picture.kind != "ome")
-    assert [before.get(name) for name in same] == [after.get(name) for name in same]
 
 
 def test_axes_that_are_unknown_are_dots_for_filters(tmp_path):
@@ -443,27 +431,6 @@ def test_unreadable(tmp_path):
     assert "no pixels" in refused(tmp_path / "nothing.tif")
 
 
-LAYOUTS = ("unknown axes", "plain", "LZW, predictor", "PackBits", "strips", "tiles", "ImageJ")
-LAYOUTS += ("ImageJ, deflate", "ImageJ, one page", "OME", "OME, deflate", "tiles, Zstandard")
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_cut_short(tmp_path, layout):
-    """At whatever byte a file is cut, it is refused unless all of its pixels are there."""
-    whole, path = tmp_path / "whole.tif", tmp_path / "cut.tif"
-    stored = written(whole, layout)
-    raw = whole.read_bytes()
-    refusals = 0
-    for size in np.linspace(1, len(raw) - 1, 60).astype(int):
-        path.write_bytes(raw[:size])
-        try:
-            np.testing.assert_array_equal(formats.read(path).data.ravel(), stored.ravel())
-        except FileError as error:
-            assert str(path) in str(error)
-            refusals += 1
-    assert refusals > 50
-
-
 def test_cut_short_where_the_log_is_muted(tmp_path):
     """A program may mute the log of tifffile, which alone tells of a broken chain of pages."""
     path, logger = tmp_path / "cut.tif", logging.getLogger("tifffile")
@@ -559,10 +526,9 @@ def test_messages_name_every_format():
     assert f"{', '.join(names)} or {last}" == FORMAT_NAMES
 
 
-@pytest.mark.parametrize("back", [0, 1, 2])
-def test_pages_in_a_circle_do_not_hang(tmp_path, back):
+def test_pages_in_a_circle_do_not_hang(tmp_path):
     """The last of four pages is followed by an earlier one, or by itself."""
-    path = tmp_path / "circle.tif"
+    path, names = tmp_path / "circle.tif", []
     with tifffile.TiffWriter(path) as file:
         for k in range(4):
             file.write(np.full((16, 20 + 2 * (k % 2)), k, np.uint8), metadata=None)
@@ -571,9 +537,11 @@ def test_pages_in_a_circle_do_not_hang(tmp_path, back):
         order = file.byteorder
     data = bytearray(path.read_bytes())
     (tags,) = struct.unpack_from(f"{order}H", data, offsets[3])
-    struct.pack_into(f"{order}I", data, offsets[3] + 2 + 12 * tags, offsets[3 - back])
-    path.write_bytes(data)
+    for back in range(3):
+        struct.pack_into(f"{order}I", data, offsets[3] + 2 + 12 * tags, offsets[3 - back])
+        names.append(str(tmp_path / f"{back}.tif"))
+        Path(names[-1]).write_bytes(data)
     script = "import sys; from napari_gpu_denoise.cli import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", script, "estimate", str(path)]
+    command = [sys.executable, "-c", script, "estimate", *names]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert "Traceback" not in ended.stderr and ended.returncode in (0, 4)

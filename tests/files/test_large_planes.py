@@ -8,6 +8,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
+from files.contract import SETTINGS, run
 from napari_gpu_denoise.errors import FileError, HostMemoryError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import ImageFile
@@ -15,8 +16,6 @@ from napari_gpu_denoise.files.tiff import LargePlanes, reading
 from napari_gpu_denoise.noise import sampling
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from scenes import noisy, small
-
-SETTINGS = small(gd.NLMeans)
 
 
 @pytest.fixture(autouse=True)
@@ -65,10 +64,8 @@ def layout(path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_are_those_in_memory(tmp_path, kind):
     path, image = written(tmp_path, kind)
-    out = tmp_path / "out.tif"
     axes = KINDS[kind][0]
-    (file,) = gd.run_batch(path, SETTINGS, 20.0, output=out, axes=axes, dtype="same").files
-    assert file.error is None, file.error
+    out = run(path, tmp_path / "out.tif", axes=axes, dtype="same").output
     expected = gd.denoise(image, SETTINGS, 20.0, axes=axes, dtype="same").image
     np.testing.assert_array_equal(tifffile.imread(out), expected)
     assert layout(out) == layout(path)
@@ -117,7 +114,7 @@ def test_tables_that_tiles_of_jpeg_share(tmp_path):
 def test_a_video_is_filtered_frame_by_frame(tmp_path, streamed):
     path, image = written(tmp_path, "frames")
     settings = small(gd.VBM3D, frames_before=1, frames_after=1)
-    (file,) = gd.run_batch(path, settings, 20.0, output=tmp_path / "out.tif").files
+    file = run(path, tmp_path / "out.tif", settings)
     expected = gd.denoise(image, settings, 20.0, axes="TYX").image
     assert streamed
     np.testing.assert_array_equal(tifffile.imread(file.output), expected)
@@ -145,7 +142,5 @@ def test_noise_of_a_large_plane_is_measured_in_windows(monkeypatch):
 def test_a_limit_to_memory_is_kept_by_what_is_read_whole(tmp_path, monkeypatch):
     monkeypatch.undo()
     path, _ = written(tmp_path, "tiles")
-    options = {"output": tmp_path / "out.tif", "memory_limit_host": "300M"}
-    (file,) = gd.run_batch(path, SETTINGS, 20.0, **options).files
-    assert isinstance(file.error, HostMemoryError)
-    assert "allow at least memory_limit_host=" in str(file.error)
+    with pytest.raises(HostMemoryError, match="allow at least memory_limit_host="):
+        run(path, tmp_path / "out.tif", memory_limit_host="300M")

@@ -234,7 +234,7 @@ class TestLif(TestCzi):
 class TestNd2(TestCzi):
     ending, types, axes, channels = ".nd2", ("uint16",), ("TZCYX",), ("a", "b")
     steps = apart(T=2.0, Z=0.5, Y=0.1, X=0.1)
-    modules, damaged = ("bioio_nd2",), 3
+    modules, damaged = ("bioio_nd2",), 6
     sizes = (("uiWidth", 32), ("uiHeight", 24), ("uiWidthBytes", 128))
     lies = (("declares|damaged", replace(*((variant(*e), variant(e[0], 10**9)) for e in sizes))),)
 
@@ -253,8 +253,9 @@ def test_colours_of_czi_are_rgb(tmp_path):
         np.testing.assert_array_equal(image.data, colours)
 
 
-@pytest.mark.parametrize("numbers", [(0, 1), (0, 2), (3, 4), (1, 5, 7)])
-@pytest.mark.parametrize("narrower", [0, 5])
+@pytest.mark.parametrize(
+    ("numbers", "narrower"), [((0, 1), 0), ((0, 2), 5), ((3, 4), 0), ((1, 5, 7), 5)]
+)
 def test_every_scene_of_a_czi_is_an_image(tmp_path, numbers, narrower):
     """Also without names in the metadata, of other sizes, and with numbers left out."""
     path = tmp_path / "a.czi"

@@ -13,14 +13,13 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from files.contract import FormatContract, SameWriter, apart, error_of
+from files.contract import SETTINGS, FormatContract, SameWriter, apart, error_of, run
 from napari_gpu_denoise.files import nifti
 from napari_gpu_denoise.files.nifti import type_of_levels
 from scenes import noisy, small
 
 KINDS = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}
 AFFINE = np.array([[-2, 0, 0, 90], [0, 1.25, 0.5, -126], [0, -0.5, 3, -72], [0, 0, 0, 1.0]])
-SMALL = small(gd.NLMeans)
 HEADER = {
     "qform_code": 2, "sform_code": 3, "intent_code": 5, "intent_p1": 3.5, "intent_name": b"corr",
     "descrip": b"a scan", "aux_file": b"aux.nii", "cal_min": 3.0, "cal_max": 400.0,
@@ -70,15 +69,6 @@ def scaling_of(path: Path) -> tuple[float, float]:
 def without_index(monkeypatch):
     """Read compressed files as without indexed_gzip, whether it is installed or not."""
     monkeypatch.setattr(nifti, "_unpacked", lambda file: gzip.GzipFile(fileobj=file))
-
-
-def run(path: Path, settings, sigma, name: str = "out.nii", **options):
-    """Denoise a file; return its result and the report."""
-    target = path.with_name(name)
-    (file,) = gd.run_batch(path, settings, sigma, output=target, overwrite=True, **options).files
-    if file.error is not None:
-        raise file.error
-    return target, file
 
 
 def lie(at: int, letters: str, *values) -> Callable[[Path], object]:
@@ -171,7 +161,7 @@ def test_axes_come_from_the_last_to_the_first(tmp_path, shape, intent, axes):
     picture = gd.read(tmp_path / "in.nii")
     assert picture.axes == axes
     np.testing.assert_array_equal(picture.data, image.T)
-    assert gd.denoise(picture.data, SMALL, 0, axes=picture.filter_axes).image.shape == shape
+    assert gd.denoise(picture.data, SETTINGS, 0, axes=picture.filter_axes).image.shape == shape
 
 
 def test_the_same_call_writes_the_same_bytes(tmp_path):
@@ -192,18 +182,20 @@ def test_slope_and_intercept_are_applied(tmp_path, version):
     picture = gd.read(path)
     assert picture.data.dtype == np.float32
     np.testing.assert_array_equal(picture.data, levels)
-    expected = gd.denoise(levels, SMALL, 8, axes="ZYX").image
+    expected = gd.denoise(levels, SETTINGS, 8, axes="ZYX").image
 
-    target, file = run(path, SMALL, 8)
+    options = {"output": tmp_path / "out.nii", "sigma": 8, "overwrite": True}
+    file = run(path, **options)
+    target = file.output
     assert scaling_of(target) == (1, 0)
     assert file.record.output_dtype == "float32" == stored(target).dtype
     np.testing.assert_array_equal(stored(target), expected)
 
-    target, file = run(path, SMALL, 8, dtype="same")  # as the grey levels
+    file = run(path, **options, dtype="same")  # as the grey levels
     assert scaling_of(target) == (1, 0) and file.record.output_dtype == "float32"
     np.testing.assert_array_equal(stored(target), expected)
 
-    target, _ = run(path, SMALL, 8, dtype="int32")
+    run(path, **options, dtype="int32")
     assert scaling_of(target) == (1, 0)
     np.testing.assert_array_equal(stored(target), np.rint(expected))
 
@@ -243,7 +235,7 @@ def test_a_scaled_series_goes_frame_by_frame(tmp_path, streamed):
     path = saved(tmp_path / "in.nii", voxels(5, 3, 20, 24), scaling=(0.5, 10.0))
     settings = small(gd.NLMeans, frames_before=1, frames_after=1)
     whole = gd.denoise(gd.read(path).data, settings, 20, axes="TZYX").image
-    np.testing.assert_array_equal(stored(run(path, settings, 20)[0]), whole)
+    np.testing.assert_array_equal(stored(run(path, tmp_path / "out.nii", settings).output), whole)
     assert len(streamed) == 1
 
 
@@ -252,7 +244,7 @@ def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
 ):
     image = voxels(5, 3, 20, 24)
     path = saved(tmp_path / "in.nii.gz", image)
-    first, _ = run(path, SMALL, 20, "first.nii")
+    first = run(path, tmp_path / "first.nii").output
     assert not streamed
 
     def indexed(file):
@@ -262,7 +254,7 @@ def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(
         return unpacked
 
     monkeypatch.setattr(nifti, "_unpacked", indexed)
-    second, _ = run(path, SMALL, 20, "second.nii")
+    second = run(path, tmp_path / "second.nii").output
     assert len(streamed) == 1
     np.testing.assert_array_equal(stored(second), stored(first))
 
@@ -292,6 +284,3 @@ def test_damaged_extensions_are_noted(tmp_path):
     picture = gd.read(path)
     assert any("extensions" in note for note in picture.notes)
     np.testing.assert_array_equal(picture.data, voxels(4, 9, 10).T)
-
-
-# --- batches and the command line -----------------------------------------------------------------

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from files.contract import run
 from files.interrupted import PLAIN, Place, check_killed
 from napari_gpu_denoise.cli import main
 from napari_gpu_denoise.errors import FileError, OutputError
@@ -37,6 +38,7 @@ def bucket(address, monkeypatch, limits, tmp_path):
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # where it would wait for an answer
     limits(part_bytes=1)
     s3fs.S3FileSystem.clear_instance_cache()
     system = s3fs.S3FileSystem()
@@ -47,13 +49,6 @@ def bucket(address, monkeypatch, limits, tmp_path):
     local = write_store(tmp_path / "in.ome.zarr", IMAGE, "TYX", chunks=(1, 50, 44))
     system.put(str(local), "lab/in.ome.zarr", recursive=True)
     return system
-
-
-def done(source, target, **options):
-    report = gd.run_batch(source, PLAIN, 20.0, output=target, **options)
-    for file in report.failed:
-        raise file.error
-    return report
 
 
 def check(target):
@@ -69,7 +64,7 @@ def names(system, place="lab"):
 def test_from_a_server_to_a_server(bucket, tmp_path):
     here, there = tmp_path / "here.ome.zarr", "s3://lab/there.ome.zarr"
     for source, target in ((IN, OUT), (IN, here), (tmp_path / "in.ome.zarr", there)):
-        done(source, target)
+        run(source, target)
         check(target)
     picture = gd.read(OUT)
     assert picture.history[-1]["filter"] == "nl_means"
@@ -82,7 +77,7 @@ def test_from_a_server_to_a_server(bucket, tmp_path):
     # An image of a plate.
     local = write_plate(tmp_path / "plate.ome.zarr", {"A/1/0": IMAGE[0]})
     bucket.put(str(local), "lab/plate.ome.zarr", recursive=True)
-    done("s3://lab/plate.ome.zarr", "s3://lab/done/")
+    run("s3://lab/plate.ome.zarr", "s3://lab/done/")
     assert names(bucket, "lab/done") == ["plate_A_1_0.ome.zarr"]
 
 
@@ -92,7 +87,7 @@ def test_what_a_killed_run_leaves_is_named_and_overwritten(bucket):
     assert names(bucket, "lab/out.ome.zarr") == [".gpu-denoise-unfinished", "0"]
     for given in ({}, {"resume": True}):
         assert "only runs that write to a folder are resumed" in str(place.failure(**given).error)
-    done(IN, OUT, overwrite=True)
+    run(IN, OUT, overwrite=True)
     check(OUT)
     assert names(bucket, "lab/out.ome.zarr") == ["0", "1", "zarr.json"]
 
@@ -105,11 +100,11 @@ def test_what_is_missing_is_said(bucket, monkeypatch):
         (IN, "s3://nowhere/out.ome.zarr", OutputError, "bucket does not exist"),
     ):
         with pytest.raises(kind, match=said):
-            done(source, target)
+            run(source, target)
     bucket.rm("lab/in.ome.zarr/0/c/3", recursive=True)
-    assert "1 of 6 chunks" in done(IN, "s3://lab/o.ome.zarr").files[0].notes[0]
+    assert "1 of 6 chunks" in run(IN, "s3://lab/o.ome.zarr").notes[0]
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(FileError, match="cannot be reached: Unable to locate credentials"):
-        done(IN, OUT)
+        run(IN, OUT)

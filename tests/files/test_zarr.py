@@ -10,11 +10,9 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
-import fsspec
 import imagecodecs
 import numpy as np
 import pytest
-import tifffile
 import zarr
 
 import napari_gpu_denoise as gd
@@ -74,7 +72,7 @@ class TestZarr(FormatContract):
     ending, results = ".ome.zarr", (".ome.zarr", ".zarr")
     version = "0.5"
     axes = ("YX", "CYX", "ZYX", "TCZYX")
-    types = ("uint16", *sorted(writing._HELD - {"uint16"}))
+    types = ("uint16", *sorted(writing.HELD - {"uint16"}))
     channels = ("dye 0", "dye 1")
     modules = ("zarr",)
     chunks, at_once, streams_always = (12, 16), True, True
@@ -222,12 +220,6 @@ def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
     np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected.image)
 
 
-def test_an_old_zarr_is_named_with_what_to_install(monkeypatch):
-    monkeypatch.delattr("zarr.abc.codec.SupportsSyncCodec")
-    with pytest.raises(FileError, match="pip install --upgrade zarr numcodecs"):
-        places.zarr_package()
-
-
 def test_missing_codecs_are_no_damage(tmp_path, monkeypatch):
     path = write_store(tmp_path / "in.ome.zarr", IMAGES["YX"], "YX")
     arrays = importlib.import_module("napari_gpu_denoise.files.zarr.arrays")
@@ -305,40 +297,12 @@ def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
             formats.find_files(plate)
 
 
-@pytest.fixture
-def bucket():
-    """An empty place in memory, as a bucket is one of a server."""
-    system = fsspec.filesystem("memory")
-    yield "memory://bucket"
-    if system.exists("/bucket"):
-        system.rm("/bucket", recursive=True)
-
-
-@pytest.mark.parametrize("name", ["in put.ome.zarr", "in put.tif"])
-def test_addresses_of_local_files_are_their_paths(tmp_path, name):
-    path, out = tmp_path / name, tmp_path / "out"
-    if name.endswith(".zarr"):
-        write_store(path, IMAGES["YX"], "YX")
-    else:
-        tifffile.imwrite(path, IMAGES["YX"])
-    url = path.as_uri()  # in which the space is "%20"
-    np.testing.assert_array_equal(gd.read(url).data, IMAGES["YX"])
-    assert formats.is_image(url) and formats.find_files([url, path]) == [path]
-    for place in (tmp_path.as_uri(), f"{tmp_path.as_uri()}/*"):
-        assert formats.find_files(place) == [path]
-    (file,) = gd.run_batch(url, SETTINGS, 8, output=f"{out.as_uri()}/").files
-    assert file.error is None and file.output == out / name
-    picture = gd.read(file.output)
-    gd.write(url, picture.data, picture, overwrite=True)
-    np.testing.assert_array_equal(gd.read(path).data, picture.data)
-
-
-def test_places_that_are_not_there(bucket):
+def test_places_that_are_not_there(memory):
     with pytest.raises(FileError):
-        gd.read(f"{bucket}/none.ome.zarr")
+        gd.read("memory://lab/none.ome.zarr")
     with pytest.raises(FileError, match="cannot be opened"):
         gd.read("nosuch://bucket/in.ome.zarr")
-    report = gd.run_batch(f"{bucket}/none.zarr", SETTINGS, 8, output=f"{bucket}/out.zarr")
+    report = gd.run_batch("memory://lab/none.zarr", SETTINGS, 8, output="memory://lab/out.zarr")
     assert "holds no zarr" in str(report.failed[0].error)
 
 
@@ -437,13 +401,13 @@ def drops(monkeypatch, limits):
     return let
 
 
-def test_a_network_that_drops_is_one_sentence(bucket, drops, monkeypatch):
+def test_a_network_that_drops_is_one_sentence(memory, drops, monkeypatch):
     from fsspec.implementations.memory import MemoryFileSystem
 
     def gone(*_, **__):
         raise ConnectionError("the network is gone")
 
-    url = write_store(f"{bucket}/in.ome.zarr", IMAGES["YX"], "YX", levels=1)
+    url = write_store("memory://lab/in.ome.zarr", IMAGES["YX"], "YX", levels=1)
     for method, said in (("exists", r"in\.ome\.zarr.* cannot be reached: "), ("cat_file", "")):
         with monkeypatch.context() as context:
             context.setattr(MemoryFileSystem, method, gone)
@@ -452,10 +416,10 @@ def test_a_network_that_drops_is_one_sentence(bucket, drops, monkeypatch):
 
 
 def test_a_network_that_stays_away_leaves_what_is_done(
-    bucket, drops, tmp_path, monkeypatch, limits
+    memory, drops, tmp_path, monkeypatch, limits
 ):
     limits(brief_seconds=0)
-    url, out = f"{bucket}/in.ome.zarr", tmp_path / "out.ome.zarr"
+    url, out = "memory://lab/in.ome.zarr", tmp_path / "out.ome.zarr"
     write_store(url, IMAGES["ZYX"], "ZYX", levels=1, **PLANES)
     compared, parts = 3, 2
     drops(before=compared + parts, count=9)

@@ -30,6 +30,10 @@ def noise(*shape: int, dtype: str = "uint8", seed: int = 0) -> np.ndarray:
     return (np.random.default_rng(seed).random(shape) * 200).astype(dtype)
 
 
+def image(seed: int = 0, shape: tuple[int, ...] = (12, 14), dtype: str = "uint8") -> np.ndarray:
+    return noise(*shape, dtype=dtype, seed=seed)
+
+
 GREY, RGB = {"photometric": "minisblack"}, {"photometric": "rgb"}
 PLAIN = GREY | {"metadata": None}
 COLOURS = RGB | {"metadata": None}

@@ -12,7 +12,7 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.run.denoise import denoise_image
 from reference import subspace as reference
-from scenes import SMALL_PARTS
+from scenes import SMALL_PARTS, Stored
 
 SIGMA = 20.0
 FAST = gd.Subspace(filter_profile="fast")
@@ -31,16 +31,6 @@ def scene(count: int = 12, shape: tuple[int, ...] = (40, 44), seed: int = 0) -> 
 def noisy(clean: np.ndarray, sigma: float = SIGMA, seed: int = 1) -> np.ndarray:
     noise = np.random.default_rng(seed).standard_normal(clean.shape)
     return (clean + sigma * noise).astype(np.float32)
-
-
-class NotInMemory:
-    """An array that is read by NumPy indexing."""
-
-    def __init__(self, array: np.ndarray):
-        self._array, self.shape, self.dtype = array, array.shape, array.dtype
-
-    def __getitem__(self, index):
-        return self._array[index]
 
 
 def error_of(result: np.ndarray, clean: np.ndarray) -> float:
@@ -95,7 +85,7 @@ def test_parts_of_an_array_that_is_not_in_memory():
     series = noisy(scene(8, (12, 20, 20)))
     run = gd.Run(FAST, SIGMA, axes="DZYX", limits=SMALL_PARTS)
     whole = denoise_image(series, run).image
-    made = denoise_image(NotInMemory(series), run, np.empty).image
+    made = denoise_image(Stored(series), run, np.empty).image
     np.testing.assert_array_equal(made, whole)
     np.testing.assert_allclose(whole, gd.denoise(series, FAST, SIGMA, axes="DZYX").image, atol=0.02)
 

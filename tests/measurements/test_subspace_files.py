@@ -14,6 +14,7 @@ from measurements.test_subspace import noisy, scene
 from napari_gpu_denoise import cli
 from napari_gpu_denoise.files.one_file import Options, denoise_file
 from scenes import SMALL_PARTS
+from zarr_stores import write_store
 
 SHAPE = (6, 24, 28)  # z, y, x
 
@@ -78,15 +79,7 @@ def test_channels_of_other_files_are_measurements(tmp_path, ending):
     if ending == ".ome.tif":
         tifffile.imwrite(path, image, metadata={"axes": "CYX"}, photometric="minisblack")
     else:
-        zarr = pytest.importorskip("zarr")
-        group = zarr.create_group(path, zarr_format=2)
-        group.create_array("0", data=image, chunks=(1, 24, 28))
-        axes = [{"name": "c", "type": "channel"}]
-        axes += [{"name": name, "type": "space"} for name in "yx"]
-        scales = [{"type": "scale", "scale": [1.0, 1.0, 1.0]}]
-        level = {"path": "0", "coordinateTransformations": scales}
-        multi = {"version": "0.4", "axes": axes, "datasets": [level]}
-        group.attrs["multiscales"] = [multi]
+        write_store(path, image, "CYX", "0.4", levels=1, chunks=(1, 24, 28))
     options = "--sigma", 20, "--profile", "fast", "--dtype", "same"
     assert command("subspace", path, "-o", target, *options) == 0
     wanted = gd.subspace(image, 20, axes="CYX", profile="fast", dtype="same")

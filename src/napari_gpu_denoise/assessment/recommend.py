@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
@@ -165,8 +165,6 @@ class Advice:
         Further advice, in sentences.
     seconds : float
         Approximate time on the device.
-    shape : tuple of int
-        Shape of the image.
     estimate : NoiseEstimate
         The noise as measured.
     """
@@ -178,7 +176,6 @@ class Advice:
     reason: str
     hints: tuple[str, ...]
     seconds: float
-    shape: tuple[int, ...]
     estimate: NoiseEstimate
 
     @property
@@ -192,12 +189,6 @@ class Advice:
         profile, changes = self.filter.nearest_profile()
         named = [f"{name.replace('_', ' ')} {value}" for name, value in changes.items()]
         return ", ".join([self.filter.title, f"profile {profile}", *named])
-
-    def with_effort(self, effort: str | None, device: Any = None) -> Advice:
-        """Return the same advice for another effort, on a device; see `recommend`."""
-        settings = _with_effort(self.filter, effort, self.estimate)
-        time = seconds_on(settings, math.prod(self.shape), choose_devices(device))
-        return replace(self, filter=settings, seconds=time)
 
     def summary(self) -> str:
         """Return the advice as several lines of text, no line break at the end."""
@@ -281,7 +272,7 @@ def recommend(
         )
         settings, time = quick, seconds_on(quick, math.prod(shape), found)
     said = image_in_words(names, shape), noise_in_words(noise), reason, tuple(hints)
-    return Advice(settings, names, *said, time, shape, noise)
+    return Advice(settings, names, *said, time, noise)
 
 
 def _chosen(reader: PlaneReader, noise: NoiseEstimate) -> tuple[Filter, str, list[str]]:

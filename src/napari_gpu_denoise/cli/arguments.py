@@ -8,6 +8,7 @@ from typing import Any
 from napari_gpu_denoise.cli import commands, options
 from napari_gpu_denoise.cli.failures import EXIT_TEXTS
 from napari_gpu_denoise.files import FORMAT_NAMES
+from napari_gpu_denoise.noise.models import choices
 from napari_gpu_denoise.version import package_version
 
 
@@ -19,7 +20,6 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     from napari_gpu_denoise.files.recommended import Recommended
     from napari_gpu_denoise.filters import filters_for
     from napari_gpu_denoise.measurements.subspace import Subspace
-    from napari_gpu_denoise.noise.models import choices
 
     codes = "\n".join(f"  {code:3}  {text}" for code, text in EXIT_TEXTS)
     parser = argparse.ArgumentParser(
@@ -41,26 +41,21 @@ def build_parser(argv: list[str]) -> argparse.ArgumentParser:
     devices.add_argument(
         "--again", action="store_true", help="test all devices, even those tested before"
     )
-    options.add_json(devices)
+    options.add(devices, "--json")
     devices.set_defaults(run=commands.devices)
 
     estimate = added.add_parser("estimate", help="measure the noise of images")
-    options.add_inputs(estimate)
-    options.add_axes(estimate)
+    options.add(estimate, "inputs", "--axes", "--json")
     estimate.add_argument(
         "--model",
         choices=choices(),
         default="auto",
         help="noise model; default: auto, which chooses one and gives the reason",
     )
-    options.add_json(estimate)
     estimate.set_defaults(run=commands.estimate)
 
     advice = added.add_parser("recommend", help="recommend a filter for images, with the reason")
-    options.add_inputs(advice)
-    options.add_axes(advice)
-    options.add_device(advice)
-    options.add_json(advice)
+    options.add(advice, "inputs", "--axes", "--device", "--json")
     advice.add_argument(
         "--effort",
         choices=("fast", "normal", "high", "best"),
@@ -111,11 +106,10 @@ def _add_run_parser(added: Any, settings: type, about: str) -> argparse.Argument
         epilog="Exit codes: see gpu-denoise --help.",
     )
     parser.set_defaults(settings=settings)
-    options.add_inputs(parser)
-    options.add_noise(parser)
-    options.add_axes(parser)
-    options.add_run(parser)
-    options.add_json(parser)
+    options.add(parser, "inputs")
+    options.add(parser.add_mutually_exclusive_group(), "--sigma", "--sigma-map")
+    options.add(parser, "--noise", "--axes", "--nonfinite", "--correct", "--sigma-factor")
+    options.add(parser, "--device", "--memory-limit", "--companions-anywhere", "--json")
     return parser
 
 
@@ -135,8 +129,8 @@ def _add_filter(added: Any, settings: type) -> None:
         help="data type of the results: same (as the input), float32 (keeps fractions), uint16, "
         "...; auto is same, or float32 where rounding would cost quality (default: auto)",
     )
-    options.add_cluster(parser)
-    options.add_host_memory(parser)
+    options.add(parser.add_mutually_exclusive_group(), "--workers", "--scheduler")
+    options.add(parser, "--memory-limit-host")
     existing = parser.add_mutually_exclusive_group()
     existing.add_argument(
         "--overwrite",

@@ -169,6 +169,7 @@ def write(
         )
     check_name(path, like)
     made = result_like(path, like)
+    _check_type(made, data.dtype)
     records = [record.as_dict()] if isinstance(record, Record) else record or ()
     form = format_like(made)
     tables = form.tables(made.path, Path(path)) if form is format_like(like) else {}
@@ -228,7 +229,19 @@ def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
 
 def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     """Refuse pixels of a type, before they are computed, that cannot be written like an image."""
+    _check_type(like, dtype)
     format_like(like).check_writable(like, dtype)
+
+
+def _check_type(like: ImageFile, dtype: np.dtype) -> None:
+    """Refuse pixels of a type that no file of the kind of an image holds."""
+    name, held = format_like(like).held.get(like.kind, ("", {dtype.name}))
+    if dtype.name not in held:
+        raise OutputError(
+            f"{like.path} is {name} file, which cannot hold {dtype}",
+            "pass dtype='float32'",
+            code="file-dtype",
+        )
 
 
 def format_like(like: ImageFile) -> Format:
@@ -362,13 +375,8 @@ def _absolute(path: Path) -> Path:
 def beside(path: str | os.PathLike, name: str) -> str:
     """Return where the result of a file lies beside it: `name` is added to the file's own name."""
     # As text: the path may be an address.
-    folder, own = os.path.split(os.fspath(path).rstrip("/\\"))
-    stem, suffix = split_name(own)
-    if not format_named(own):  # a TIFF in the format of a vendor is written as a plain one
-        form = next((each for each in FORMATS if each.is_path(own)), None)
-        suffix = form.new_suffix if form else ".dcm" if dicom.is_dicom(path) else ".tif"
-        if form and form.result_name:  # with the number of a scene
-            stem = split_name(form.result_name(Path(own)))[0]
+    folder = os.path.dirname(os.fspath(path).rstrip("/\\"))
+    stem, suffix = split_name(_result_name(zarr.places.as_path(path)))
     return os.path.join(folder, f"{stem}_{name}{suffix}")
 
 

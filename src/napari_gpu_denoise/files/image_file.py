@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -73,10 +73,6 @@ class Blocks(ABC):
     def reads_by_plane(self, *axes: int) -> bool:
         """Return whether a plane of these two axes can be read without reading the whole file."""
         return hasattr(self, "chunks") or (self._outer <= min(axes) and self._numbers.size > 1)
-
-    def as_planes(self) -> Blocks:
-        """Return the same pixels, for who reads whole planes."""
-        return self
 
     def _whole(self) -> np.ndarray:
         return self[...]
@@ -455,11 +451,12 @@ class Format:
     path by its name, by default its suffix. `open_image` takes a path, the stack that holds what it
     opens but for ``data``, and whether other files may lie anywhere; `write` what was opened for
     the result, its path, pixels, an image like it, and records: it returns what was lost.
-    `check_writable` refuses types of pixels. With `new_image` large results are written part by
-    part where they will be. `becomes` names the formats that results may have besides, or only, if
-    there is no `write`; `described_anew` returns an image of another format as a new one of this.
-    `tables` returns the files beside an image that are copied beside a result, and their names
-    there. `result_name` returns a name for the result of a file, by default its own.
+    `held` has the types of pixels that its files hold, by their kind, after what that is called;
+    `check_writable` refuses what else cannot be written. With `new_image` large results are written
+    part by part where they will be. `becomes` names the formats that results may have besides, or
+    only, if there is no `write`; `described_anew` returns an image of another format as a new one
+    of this. `tables` returns the files beside an image that are copied beside a result, and their
+    names there. `result_name` returns a name for the result of a file, by default its own.
     """
 
     name: str
@@ -469,6 +466,7 @@ class Format:
     is_format: Callable[[Any], bool]
     open_image: Callable[[Any, contextlib.ExitStack, bool], ImageFile]
     write: Callable[[Any, Path, Any, ImageFile, Sequence[dict]], tuple[str, ...]] | None
+    held: Mapping[str, tuple[str, Collection[str]]] = field(default_factory=dict)
     check_writable: Callable[[ImageFile, np.dtype], None] = lambda like, dtype: None
     is_named: Callable[[Any], bool] | None = None
     new_image: Callable[..., contextlib.AbstractContextManager[Any]] | None = None

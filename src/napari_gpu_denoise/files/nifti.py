@@ -28,7 +28,6 @@ import numpy as np
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import image_file, input_checks
 from napari_gpu_denoise.files.image_file import FileBlocks, Format, ImageFile, PixelMetadata
-from napari_gpu_denoise.files.output import check_type
 
 # The standard calls the axes x, y, z, t, u, v, w; the fifth is of unknown meaning, or of vectors.
 _AXES = "XYZTQVW"
@@ -306,7 +305,6 @@ def write(
 
     The name says whether the file is compressed. The record becomes an extension of the header.
     """
-    check_writable(like, data.dtype)
     with contextlib.ExitStack() as opened:
         if path.suffix.lower() == ".gz":
             # Neither name nor time, so that the same call gives the same bytes.
@@ -328,11 +326,6 @@ def tables(path: Path, target: Path) -> dict[Path, Path]:
 def _beside(path: Path, end: str) -> Path:
     """Return the file of the same name with another end, beside an image."""
     return path.with_name(path.name[: path.name.lower().rfind(".nii")] + end)
-
-
-def check_writable(like: ImageFile, dtype: np.dtype) -> None:
-    """Refuse pixels of a type that NIfTI files cannot hold."""
-    check_type(like.path, "a NIfTI", dtype, _HELD)
 
 
 def _head(dtype: np.dtype, like: ImageFile, records: Sequence[dict]) -> bytes:
@@ -402,8 +395,8 @@ FORMAT = Format(
     new_suffix=".nii or .nii.gz",
     is_format=is_nifti,
     open_image=open_image,
-    check_writable=check_writable,
     write=write,
+    held={"nifti": ("a NIfTI", _HELD)},
     tables=tables,
     described_anew=described_anew,
 )

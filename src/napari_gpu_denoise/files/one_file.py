@@ -17,7 +17,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.image_file import Blocks, ImageFile, PlaneStore
+from napari_gpu_denoise.files.image_file import Blocks, ImageFile, PartOfBlocks, PlaneStore
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
@@ -222,9 +222,9 @@ class _Streamed:
         names, filter = check_axes(run.axes, data.shape), run.filter
         over_time = filter.over_time and "T" in names
         over_time = over_time and filter.prepare(Context(names, data.shape)).over_time
-        if over_time and isinstance(data, Blocks):
+        if over_time and isinstance(data, Blocks) and hasattr(data, "chunks"):
             # Such a filter looks at whole frames, and is best given each once.
-            data = data.as_planes()
+            data = PartOfBlocks(data, (slice(None),) * data.ndim)
         planes = 2 + picture.axes.endswith("S")
         with contextlib.ExitStack() as opened:
 

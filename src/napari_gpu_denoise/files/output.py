@@ -9,12 +9,10 @@ import platform
 import secrets
 import shutil
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
-
-import numpy as np
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files.input_checks import cause_of, read_files, reason_of, starts_like_dicom
@@ -177,16 +175,6 @@ def already_there(problem: str) -> OutputError:
     """Return the error for a file that is kept, though it has the name of a result."""
     remedy = "choose another name, or pass overwrite=True to replace it"
     return OutputError(problem, remedy, code="exists")
-
-
-def check_type(path: object, kind: str, dtype: np.dtype, held: Collection[str]) -> None:
-    """Refuse pixels of a type that is none of those held by the kind of file of an input."""
-    if np.dtype(dtype).name not in held:
-        raise OutputError(
-            f"{path} is {kind} file, which cannot hold {dtype}",
-            "pass dtype='float32'",
-            code="file-dtype",
-        )
 
 
 def check_folder(

@@ -10,6 +10,7 @@ planes are read and written tile by tile, or in bands of rows.
 """
 
 from napari_gpu_denoise.files.image_file import Format
+from napari_gpu_denoise.files.tiff import imagej, ome_xml
 from napari_gpu_denoise.files.tiff.reading import LargePlanes, Planes, is_tiff, open_image
 from napari_gpu_denoise.files.tiff.writing import check_writable, described_anew, lettered, write
 
@@ -22,6 +23,10 @@ FORMAT = Format(
     open_image=open_image,
     check_writable=check_writable,
     write=write,
+    held={
+        "ome": ("an OME-TIFF", ome_xml.HELD),
+        "imagej": ("an ImageJ", imagej.HOLDS | imagej.CONVERTS),
+    },
     described_anew=described_anew,
 )
 

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import tifffile
+
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import image_file
 from napari_gpu_denoise.files.image_file import Channel, PixelMetadata
 
-_SCHEMA = "http://www.openmicroscopy.org/Schemas/OME/2016-06"  # of new files
 NAMESPACE = "napari-gpu-denoise"  # of our annotations, by which they are found again
 _TYPES = {"float32": "float", "float64": "double"}  # other types have the same name in NumPy
 HELD = frozenset({"int8", "int16", "int32", "uint8", "uint16", "uint32", "float32", "float64"})
@@ -208,32 +209,17 @@ def _annotate(
 def new_xml(shape: tuple[int, ...], axes: str, pixel_metadata: PixelMetadata, name: str) -> str:
     """Return OME-XML of one image; type and data of the pixels are entered when it is written."""
     lengths = dict(zip(axes, shape, strict=True))
-    samples, channels = lengths.get("S", 1), lengths.get("C", 1)
-    outer = "".join(a for a in axes if a in "TZC")[::-1]
-    order = "XY" + outer + "".join(a for a in "ZCT" if a not in outer)
-    root = ElementTree.Element("OME", {"xmlns": _SCHEMA, "Creator": "napari-gpu-denoise"})
-    image = ElementTree.SubElement(root, "Image", {"ID": "Image:0", "Name": name})
-    pixels = {"ID": "Pixels:0", "DimensionOrder": order, "Type": "uint8"}
-    pixels |= {f"Size{a}": str(lengths.get(a, 1)) for a in "XYZT"}
-    pixels["SizeC"] = str(samples * channels)
-    for letter in "XYZ":
-        if letter in pixel_metadata.steps:
-            value, unit = pixel_metadata.steps[letter]
-            pixels[f"PhysicalSize{letter}"] = repr(float(value))
-            pixels[f"PhysicalSize{letter}Unit"] = image_file.SYMBOLS.get(unit, "pixel")
-    if "T" in pixel_metadata.steps:
-        value, unit = pixel_metadata.steps["T"]
-        pixels["TimeIncrement"] = repr(float(value))
-        pixels["TimeIncrementUnit"] = image_file.SYMBOLS.get(unit, "s")
-    held = ElementTree.SubElement(image, "Pixels", pixels)
-    for index in range(channels):
-        told = {"ID": f"Channel:0:{index}", "SamplesPerPixel": str(samples)}
-        if index < len(pixel_metadata.channels):
-            channel = pixel_metadata.channels[index]
-            if channel.name:
-                told["Name"] = channel.name
-            if channel.colour:
-                rgba = bytes.fromhex(channel.colour[1:]) + b"\xff"
-                told["Color"] = str(int.from_bytes(rgba, "big", signed=True))
-        ElementTree.SubElement(held, "Channel", told)
-    return ElementTree.tostring(root, "unicode")
+    told: dict[str, Any] = {"Name": name, "Channel": [{} for _ in range(lengths.get("C", 1))]}
+    for letter, (value, unit) in pixel_metadata.steps.items():
+        key, other = ("TimeIncrement", "s") if letter == "T" else (f"PhysicalSize{letter}", "pixel")
+        told |= {key: float(value), f"{key}Unit": image_file.SYMBOLS.get(unit, other)}
+    for own, channel in zip(told["Channel"], pixel_metadata.channels, strict=False):
+        own |= {"Name": channel.name} if channel.name else {}
+        if channel.colour:
+            rgba = bytes.fromhex(channel.colour[1:]) + b"\xff"
+            own["Color"] = int.from_bytes(rgba, "big", signed=True)
+    planes = math.prod(lengths.get(axis, 1) for axis in "TZC")
+    stored = planes, 1, 1, lengths["Y"], lengths["X"], lengths.get("S", 1)
+    made = tifffile.OmeXml(Creator=NAMESPACE)
+    made.addimage("uint8", shape, stored, axes=axes, **told)
+    return made.tostring()

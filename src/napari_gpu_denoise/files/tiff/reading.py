@@ -219,9 +219,6 @@ class LargePlanes(Planes):
         keyframe = page.keyframe
         return not keyframe.is_tiled and keyframe.is_final and page.is_contiguous
 
-    def as_planes(self) -> image_file.PartOfBlocks:
-        return image_file.PartOfBlocks(self, (slice(None),) * self.ndim)
-
     def _region(self, number: int, region: Region) -> np.ndarray:
         shape = tuple(one.stop - one.start for one in region)
         with self._reading():

@@ -16,7 +16,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, PlaneStore, record_line
-from napari_gpu_denoise.files.output import check_type, writing
+from napari_gpu_denoise.files.output import writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
 from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
 from napari_gpu_denoise.image.threads import ahead
@@ -47,7 +47,6 @@ def write(
     records: Sequence[dict],
 ) -> tuple[str, ...]:
     """Write new pixels with the metadata of another TIFF file, as `formats.write` does."""
-    _check_dtype(like, data.dtype)
     notes: list[str] = []
     options = _prepare(data.dtype, like, records, notes)
     pages = pages_of(data, like.metadata, options)
@@ -66,14 +65,6 @@ def check_writable(like: ImageFile, dtype: np.dtype) -> None:
     like = replace(like, data=small, metadata={**like.metadata, "stored": stored})
     with writing(like.path, "TIFF"):
         write(io.BytesIO(), like.path, small, like, ())
-
-
-def _check_dtype(like: ImageFile, dtype: np.dtype) -> None:
-    """Refuse an output type that the kind of file of the input cannot hold."""
-    imagej_types = imagej.HOLDS | imagej.CONVERTS
-    kinds = {"ome": ("an OME-TIFF", ome_xml.HELD), "imagej": ("an ImageJ", imagej_types)}
-    name, held = kinds.get(like.kind, ("", {dtype.name}))
-    check_type(like.path, name, dtype, held)
 
 
 def _prepare(

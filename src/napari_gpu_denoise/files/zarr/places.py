@@ -239,7 +239,6 @@ def zarr_package() -> ModuleType:
     """Return the package zarr; `FileError` says how to install it."""
     try:
         import zarr
-        from zarr.abc.codec import SupportsSyncCodec  # noqa: F401 (which older ones lack)
     except ImportError as error:
         raise input_checks.not_installed("OME-Zarr", error) from error
     return zarr

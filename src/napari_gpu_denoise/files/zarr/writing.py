@@ -23,7 +23,7 @@ import numpy as np
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.input_checks import open_regular, read_files
-from napari_gpu_denoise.files.output import already_there, check_type, new_folder, writing
+from napari_gpu_denoise.files.output import already_there, new_folder, writing
 from napari_gpu_denoise.files.zarr import places
 from napari_gpu_denoise.files.zarr.metadata import VERSIONS, new_attributes, ome_of, revised
 from napari_gpu_denoise.files.zarr.places import Address, Claim
@@ -31,8 +31,8 @@ from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.image.threads import mapping, shared_executor
 from napari_gpu_denoise.protocol.tiles import regions
 
-_HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-_HELD |= {"float16", "float32", "float64"}
+HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+HELD |= {"float16", "float32", "float64"}
 _REQUESTS = 16  # at a time
 _BLOCK = 1 << 20  # bytes of a chunk that are read at a time
 
@@ -61,7 +61,6 @@ class NewImage:
 
     def finest(self, shape: tuple[int, ...], dtype: np.dtype) -> FullResolutionArray:
         """Return the array that takes the pixels."""
-        check_writable(self._like, dtype)
         if self._resumed:
             # Its chunks stay, and its metadata are written again: they may be lost, or changed.
             with writing(self._folder, "OME-Zarr"):
@@ -197,11 +196,6 @@ def _size_and_checksum(place: Path, content: bool) -> tuple[int, int | None]:
             return file.tell(), checksum
     except FileNotFoundError:
         return 0, None
-
-
-def check_writable(like: ImageFile, dtype: np.dtype) -> None:
-    """Refuse pixels of a type that OME-Zarr is not written with."""
-    check_type(like.path, "an OME-Zarr", dtype, _HELD)
 
 
 def described_anew(like: ImageFile, name: str) -> ImageFile:
