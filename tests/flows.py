@@ -9,7 +9,7 @@ import numpy as np
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow
-from napari_gpu_denoise.protocol.tiles import split
+from napari_gpu_denoise.protocol.tiles import Span, split
 from napari_gpu_denoise.run.flow.frame_flow import ArrayFrameFlow
 from napari_gpu_denoise.run.flow.tile_flow import TileFlow
 from napari_gpu_denoise.run.flow.work import FrameSigma, Work
@@ -43,13 +43,15 @@ def part_steps(
 
 def work_of(image, out, settings, session, sigma=20.0, axes="YX", levels=None) -> Work:
     """Return the work of filtering an image; sigma as `FrameSigma.of` takes it."""
+    source = arrange(image, axes, settings.joint)
     return Work(
         settings,
-        arrange(image, axes, settings.joint),
+        source,
         arrange(out, axes, settings.joint),
         levels or Levels.of(image, settings.keeps_zero),
         FrameSigma.of(sigma, image.shape, axes, settings.joint),
         session,
+        tuple(map(Span.whole, source.shape[1:])),
     )
 
 

@@ -119,12 +119,9 @@ def _same(one, made, filter: str, args: argparse.Namespace) -> bool:
     run = Run(settings, args.sigma, axes=one.filter_axes, dtype="same")
     job = start(run, one.data)
     reads, inner, yields = [], [], []
-    for axis, n in zip(one.axes, one.data.shape, strict=True):
+    for axis, n, margin in zip(one.axes, one.data.shape, job.margins, strict=True):
         size = min(_FEW.get(axis, _CROP), n)
-        first = (n - size) // 2
-        before, after = job.margin_along(axis)
-        if axis in job.filter.read_whole:
-            before = after = n
+        first, (before, after) = (n - size) // 2, margin
         # The grid of patches begins where the crop does, and has one more at its end.
         low = max(first - before - 64, 0) // 48 * 48 if axis in "YX" else max(first - before, 0)
         high = min(first + size + after + 64 * (axis in "YX"), n)

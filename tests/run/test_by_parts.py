@@ -114,7 +114,7 @@ def test_frames_of_a_video_stay_together():
     found = regions(job, (1, 2, 20, 20))
     assert all((one[2], one[3]) == (slice(0, 40), slice(0, 40)) for one in found)
     frames = {one[0].stop - one[0].start for one in found}
-    assert max(frames) >= 8 * sum(job.margin_along("T"))
+    assert max(frames) >= 8 * sum(job.margins[0])
 
 
 def in_memory(limit, given=True):
@@ -141,7 +141,7 @@ def test_a_limit_to_memory_that_is_too_small_is_refused():
     assert regions(limited(job, 1 << 10, given=False), (1, 2, 40, 40))
     # Frames are as many as fit.
     (frames, *_), *_ = regions(limited(job, 1 << 19), (1, 2, 40, 40))
-    assert sum(job.margin_along("T")) <= frames.stop - frames.start < 40
+    assert sum(job.margins[0]) <= frames.stop - frames.start < 40
 
 
 def test_buffers_of_a_cpu_are_memory_of_the_machine(device):

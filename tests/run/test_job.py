@@ -17,7 +17,7 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.run.input import Block
 from napari_gpu_denoise.run.job import start
-from napari_gpu_denoise.run.record import Tally
+from napari_gpu_denoise.run.record import DeviceReport, Tally
 from napari_gpu_denoise.run.request import Run
 from scenes import IMAGE_FILTERS, joining, noisy, small
 
@@ -97,7 +97,7 @@ def test_the_record_says_what_was_not_filtered(device):
     image = noisy(5, 44, dtype="uint8")
     for sigma, said in ((0.0, "returned unchanged"), (20.0, "mirroring to at least")):
         job = start(Run(small(gd.BM3D), sigma, device=device), Block.of(image, "YX", "raise"))
-        record = job.record(Tally(3, 0))
+        record = job.record(DeviceReport(Tally(3, 0)), lambda: (image, image // 2), str(device))
         assert record.saturated == 3
         (note,) = record.notes
         assert said in note

@@ -34,13 +34,13 @@ from napari_gpu_denoise.files.zarr.writing import FullResolutionArray, NewImage
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import own_device
-from napari_gpu_denoise.run.by_parts import DeviceReport, PartList
+from napari_gpu_denoise.run.by_parts import PartList
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.ledger import Ledger, mark_of
 from napari_gpu_denoise.run.part import Part, filter_part, size_of, unit_of
 from napari_gpu_denoise.run.progress import MEASURING, Progress
-from napari_gpu_denoise.run.record import Result, Tally
+from napari_gpu_denoise.run.record import DeviceReport, Result, Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -346,8 +346,7 @@ def denoise_by_workers(
             report.used[outcome.worker] = done.device
             progress.tell(count, total, "part")
     image = Input(picture.data, job.names, correction)
-    record = report.noted(parts.record(image.array, report.tally, "dask workers"))
-    return Result(made, image.noted(record))
+    return Result(made, image.noted(parts.record(image.array, report, "dask workers")))
 
 
 def begin_chunks(parts: Iterable[Part], chunks: Sequence[int]) -> bool:

@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -114,17 +115,17 @@ class Frames:
     joint: str
     origin: tuple[int, int, int, int] = (0, 0, 0, 0)
 
-    @property
+    @cached_property
     def independent(self) -> tuple[int, ...]:
         """Lengths of the independent axes."""
         return self.view.shape[:-5]
 
-    @property
+    @cached_property
     def joined(self) -> int:
         """Number of channels filtered together; 1 if none are."""
         return self.view.shape[-5]
 
-    @property
+    @cached_property
     def shape(self) -> tuple[int, int, int, int, int]:
         """(sequences, nt, nz, ny, nx); without time, independent frames count along nt."""
         _, nz, ny, nx = self.view.shape[-4:]

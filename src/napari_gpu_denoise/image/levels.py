@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,7 +85,7 @@ class Levels:
             scale = math.ldexp(1.0, min(max(math.frexp(half)[1] + 1, -1000), 1000))
         return cls(offset, scale)
 
-    @property
+    @cached_property
     def plain(self) -> bool:
         """Whether values pass unchanged."""
         return self.offset == 0 and self.scale == 1.0

@@ -11,7 +11,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -90,12 +90,12 @@ class Device:
     def __str__(self) -> str:
         return f"{self.name} ({self.kind}, {self.platform})"
 
-    @property
+    @cached_property
     def shares_cores(self) -> bool:
         """Whether it runs on the host's cores, so that overlapping transfers gains nothing."""
         return self.kind in ("CPU", "simulator")
 
-    @property
+    @cached_property
     def lanes(self) -> int:
         """Floats of the vectors that kernels compute with: 4, 8 or 16 on a CPU, 1 on a GPU."""
         return max((width for width in (4, 8, 16) if width <= self.float_lanes), default=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from napari_gpu_denoise.errors import AxesError, SettingsError
@@ -40,7 +41,7 @@ class Context:
     image: Any = None
     strength: float = 1.0
 
-    @property
+    @cached_property
     def channels(self) -> int:
         """Number of channels."""
         axis = channel_axis(self.names)

@@ -99,12 +99,12 @@ class Tile:
         """Shape yielded in each channel, (t, z, y, x)."""
         return self.t.size, self.z.size, self.y.size, self.x.size
 
-    @property
+    @cached_property
     def frames(self) -> int:
         """Number of planes yielded in each channel."""
         return self.t.size * self.z.size
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of the float32 pixels yielded in all channels."""
         return 4 * self.channels * prod(self.shape)

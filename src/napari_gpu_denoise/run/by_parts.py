@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError, Note
+from napari_gpu_denoise.errors import DeviceMemoryError, KernelError, NoDeviceError
 from napari_gpu_denoise.image.levels import Levels, as_array, is_plain
 from napari_gpu_denoise.image.threads import ahead, at_once, shared_executor
 from napari_gpu_denoise.opencl.device import Device, names_of
@@ -26,7 +26,7 @@ from napari_gpu_denoise.run.ledger import Ledger, check_whole, check_written
 from napari_gpu_denoise.run.noise import Sigma
 from napari_gpu_denoise.run.part import Part, filter_part, regions_of, size_of, unit_of, within
 from napari_gpu_denoise.run.progress import COMPILING, Progress
-from napari_gpu_denoise.run.record import Record, Result, Tally, change_note
+from napari_gpu_denoise.run.record import DeviceReport, Record, Result, Tally
 from napari_gpu_denoise.run.stream import FrameStream
 
 
@@ -73,15 +73,16 @@ class PartList:
         """Say that a part is written."""
         self._ledger.wrote(self._numbers[part], tally, mark)
 
-    def record(self, image: Any, tally: Tally, device: str = "") -> Record:
-        """Return the record of a result that is complete; `tally` is what was counted just now."""
+    def record(self, image: Any, report: DeviceReport, device: str) -> Record:
+        """Return the record of a result that is complete; `report` is of what was done just now."""
         check_whole(self._ledger, self._out, self._places, self._progress)
-        job, change = self._job, None
-        if job.sigma.array.any() and not job.filter.yields_map:
-            middle = len(self._parts) // 2
+        job, middle = self._job, len(self._parts) // 2
+
+        def pair() -> tuple[np.ndarray, np.ndarray]:
             pixels = job.block(image[self._parts[middle].yields]).finite
-            change = change_note(pixels, np.asarray(self._out[self._places[middle]]), job.names)
-        return job.record(self._tally + tally, change, device)
+            return pixels, np.asarray(self._out[self._places[middle]])
+
+        return job.record(replace(report, tally=self._tally + report.tally), pair, device)
 
 
 def denoise_parts(
@@ -118,8 +119,7 @@ def denoise_parts(
     progress.stage(COMPILING)
     work = PartWork(job, parts.left, read, room, write, ahead=True)
     shared = filter_parts(devices, work, progress, parts.done)
-    record = parts.record(image, shared.tally, names_of(devices))
-    return Result(out, shared.noted(record))
+    return Result(out, parts.record(image, shared, names_of(devices)))
 
 
 def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Progress) -> Result:
@@ -138,7 +138,7 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
     ledger.done = {number: ledger.done[number] for number in range(done)}
     tally = ledger.tally
     # Frames before those that are left are read again, as far back as the filter looks.
-    start = max(done - sum(job.margin_along("T")), 0) if done < count else count
+    start = max(done - sum(job.margins[t]), 0) if done < count else count
     shape = job.shape[:t] + job.shape[t + 1 :]
     one = replace(job, run=replace(job.run, axes=axes), names=axes, shape=shape)
     if is_plain(job.dtypes[0]):
@@ -178,10 +178,13 @@ def denoise_series(image: Any, job: Job, out: Any, ledger: Ledger, progress: Pro
             raise
         # Whole frames are too large for the device; parts of them may fit.
         return denoise_parts(image, job, out, [job.device], Ledger(), progress)
-    middle, change = _at(t, count // 2), None
-    if job.sigma.array.any():
-        change = change_note(as_array(image[middle]), np.asarray(out[middle]), axes)
-    return Result(out, job.record(tally, change))
+    middle = _at(t, count // 2)
+
+    def pair() -> tuple[np.ndarray, np.ndarray]:
+        before, after = as_array(image[middle]), np.asarray(out[middle])
+        return np.expand_dims(before, t), np.expand_dims(after, t)
+
+    return Result(out, job.record(DeviceReport(tally), pair, str(job.device)))
 
 
 def _sigma_of(sigma: Sigma, t: int, start: int) -> Callable[[int], Sigma]:
@@ -206,28 +209,6 @@ def _at(t: int, number: int) -> tuple:
 
 _FAILURES = (DeviceMemoryError, KernelError, NoDeviceError)  # of a device, which is left out
 _PAUSE = 0.05  # seconds between two looks at whether the run was cancelled
-
-
-@dataclass
-class DeviceReport:
-    """What was done by several devices: clipped values, devices used, and those that failed.
-
-    `used` has them by what they are of, such as the address of a worker.
-    """
-
-    tally: Tally = field(default_factory=Tally)
-    used: dict[Any, Device | str] = field(default_factory=dict)
-    failed: list[tuple[Device | str, BaseException]] = field(default_factory=list)
-
-    def noted(self, record: Record) -> Record:
-        """Return a record that names the devices, if any were used, and those that failed."""
-        told = (
-            f"{device} failed, and its part was done again: {error}"
-            for device, error in self.failed
-        )
-        notes = (*record.notes, *map(Note, dict.fromkeys(told)))
-        device = names_of(self.used.values()) or record.device
-        return replace(record, device=device, notes=notes)
 
 
 class PartWork:

@@ -25,7 +25,7 @@ from napari_gpu_denoise.run.job import NO_NOISE, Job, start, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.part import Part, divide, filter_part, unit_of, with_uncut_axes, within
 from napari_gpu_denoise.run.progress import COMPILING, MEASURING, SILENT, Progress, Step
-from napari_gpu_denoise.run.record import Record, Result, change_note
+from napari_gpu_denoise.run.record import DeviceReport, Record, Result
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def denoise_image(
     run = run.on(devices)
     # A rectangle of many frames is read part by part, too.
     cut = any(chosen.get(name) is not None for name in ("rows", "columns"))
-    cut &= with_uncut_axes(run.filter, image.names, image.given.shape, region) == region
+    cut = cut and with_uncut_axes(run.filter, image.names, image.given.shape, region) == region
     in_parts = cut or (out is not None and shape == tuple(image.given.shape))
     if in_parts and (image.lazy or resumable):
         made = _piece_by_piece(image, run, devices, out, ledger, region, progress)
@@ -172,7 +172,7 @@ def _at_once(
     shape = tuple(one.stop - one.start for one in region)
     whole = shape == tuple(image.given.shape) or not image.lazy
     pixels = image.block(run.nonfinite) if whole else None
-    job = start(run, image, pixels)
+    job = start(run, image, pixels, choose=False)
     if pixels is None:
         job = job.sharing(image.windows(), image.window_levels)
     part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, region))
@@ -184,14 +184,12 @@ def _at_once(
     made = out if apart and part.shape == shape else np.empty(part.shape, job.dtypes[1])
     progress.stage(COMPILING)
     report = _on_devices(devices, job, part, block, made, progress)
-    change = None
-    if job.sigma.array.any() and not job.filter.yields_map:
-        change = change_note(block.finite[part.inner], made, job.names)
+    record = job.record(report, lambda: (block.finite[part.inner], made), "")
     if part.shape != shape:
         made = made[within(region, part.yields)]
     if out is not None and made is not out:
         out[...] = made
-    return Result(made if out is None else out, report.noted(job.record(report.tally, change)))
+    return Result(made if out is None else out, record)
 
 
 def _on_devices(
@@ -201,14 +199,14 @@ def _on_devices(
     block: Block,
     made: np.ndarray,
     progress: Progress,
-) -> by_parts.DeviceReport:
+) -> DeviceReport:
     """Filter a part in memory on one device, or cut for several."""
     # Where devices differ, the more parts there are, the less the slowest delays the others.
     each = 1 if len({device.name for device in devices}) == 1 else 4
     parts = divide(job, part, len(devices), each) if len(devices) > 1 else [part]
     if len(parts) == 1:
-        tally = filter_part(job.on(devices[0]), part, block, made, progress)
-        return by_parts.DeviceReport(tally, {devices[0]: devices[0]})
+        tally = filter_part(job, part, block, made, progress)
+        return DeviceReport(tally, {devices[0]: devices[0]})
     work = by_parts.PartWork(
         job,
         parts,
@@ -231,7 +229,7 @@ def _piece_by_piece(
     if image.correction is not None:
         ledger.keep("correction", image.correction)
     if (known := ledger.known("job")) is None:
-        job = start(run, image).sharing(image.windows())
+        job = start(run, image, choose=False).sharing(image.windows())
         ledger.keep("job", (job.dtypes, job.filter, job.sigma, job.levels))
     else:
         job = Job(run, image.names, tuple(image.array.shape), *known)

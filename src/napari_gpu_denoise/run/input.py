@@ -11,7 +11,6 @@ import numpy as np
 
 from napari_gpu_denoise.image import levels
 from napari_gpu_denoise.image.axes import arrange, check_axes
-from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import Run
 
@@ -157,7 +156,7 @@ class Input:
         given = image if is_lazy(image) else levels.as_array(image)
         names = check_axes(run.axes, given.shape)
         levels.check_numbers(given)
-        request = parse_correction(run.correct)
+        request: Any = run.correct  # which is parsed
         if request is not None and known is None:
             # Here, as SciPy takes long to load.
             from napari_gpu_denoise.noise.structure.remove import prepare_correction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -22,12 +22,12 @@ from napari_gpu_denoise.image.levels import (
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.models import NoiseModel, PoissonGaussian
 from napari_gpu_denoise.noise.sampling import PlaneReader
-from napari_gpu_denoise.opencl.device import Device, choose_devices
+from napari_gpu_denoise.opencl.device import Device, choose_devices, names_of
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
-from napari_gpu_denoise.run.record import Record, Tally
+from napari_gpu_denoise.run.record import DeviceReport, Record, change_note
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -144,7 +144,7 @@ class Job:
     @cached_property
     def offset(self) -> int:
         """What is taken from grey levels that are stabilised: an offset too large for float32."""
-        if is_plain(self.dtypes[0]) or not self.sigma.stabilised:
+        if not self.sigma.stabilised or is_plain(self.dtypes[0]):
             return 0
         models = [one for one in self.sigma.models if isinstance(one, PoissonGaussian)]
         offsets = np.array([model.offset for model in models])
@@ -202,19 +202,28 @@ class Job:
             return self
         return replace(self, levels=levels, sigma=replace(self.sigma, array=array))
 
-    @property
+    @cached_property
     def blank_width(self) -> int:
         """Width of constant squares that are not image and are returned as they are, or 0."""
         return 0 if self.filter.yields_map else self.sigma.blank_width
 
-    def margin_along(self, axis: str) -> tuple[int, int]:
-        """Return how many pixels to read before and after those that a part yields."""
-        before, after = self.filter.reach_along(axis)
-        if axis not in "YX":
-            return before, after
+    @cached_property
+    def margins(self) -> tuple[tuple[int, int], ...]:
+        """How many pixels to read along each axis before and after those that a part yields.
+
+        Without noise nothing is filtered, and no margin needed.
+        """
+        if not self.sigma.array.any():
+            return ((0, 0),) * len(self.names)
         squares = max(self.blank_width - 1, 0)
         fill = _FILL_MARGIN * (self.run.nonfinite == "keep" and self.dtypes[0].kind == "f")
-        return max(before, squares) + fill, max(after, squares) + fill
+        found, whole = [], self.filter.read_whole
+        for axis, length in zip(self.names, self.shape, strict=True):
+            margin = (length, length) if axis in whole else self.filter.reach_along(axis)
+            if axis in "YX":
+                margin = max(margin[0], squares) + fill, max(margin[1], squares) + fill
+            found.append(margin)
+        return tuple(found)
 
     def unfiltered(self, pixels: np.ndarray) -> np.ndarray:
         """Return the result for pixels that are not filtered: the same, or 0 in a map."""
@@ -222,21 +231,23 @@ class Job:
             return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
         return pixels
 
-    def record(self, tally: Tally, change: Note | None = None, device: str = "") -> Record:
-        """Return the record of this run, which has just ended; `change` is what `change_note` says.
+    def record(
+        self, report: DeviceReport, pair: Callable[[], tuple[np.ndarray, np.ndarray]], device: str
+    ) -> Record:
+        """Return the record of this run, which has just ended.
 
-        It names the noise and whatever else the user should know. `device` names what it ran on, if
-        that is not the device of this process.
+        It names the noise and whatever else the user should know. `pair` returns pixels of the
+        image and what became of them; `device` is named if the report names none.
         """
-        notes = list(self.sigma.notes)
-        smallest, names = self.filter.smallest, self.names
-        notes += self.filter.notes
+        notes, tally = [*self.sigma.notes, *self.filter.notes], report.tally
+        smallest, names, noisy = self.filter.smallest, self.names, self.sigma.array.any()
         unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
-        if change is not None and not unproven:
-            notes.append(change)
+        if noisy and not (unproven or self.filter.yields_map):
+            change = change_note(*pair(), names)
+            notes += [] if change is None else [change]
         if tally.fill:
             notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
-        if not self.sigma.array.any():
+        if not noisy:
             notes += [] if unproven else [NO_NOISE]
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
             notes.append(
@@ -251,6 +262,8 @@ class Job:
                     code="float-result",
                 )
             )
+        told = (f"{one} failed, and its part was done again: {said}" for one, said in report.failed)
+        notes += map(Note, dict.fromkeys(told))
         return Record(
             version=package_version(),
             filter=self.run.filter.name,
@@ -260,7 +273,7 @@ class Job:
             axes=names,
             input_dtype=str(self.dtypes[0]),
             output_dtype=str(self.dtypes[1]),
-            device=device or str(self.device),
+            device=names_of(report.used.values()) or device,
             saturated=tally.saturated,
             nonfinite=tally.nonfinite,
             notes=tuple(notes),
@@ -277,20 +290,20 @@ def start(
     block: Block | None = None,
     *,
     is_stream_frame: bool = False,
-    anywhere: bool = False,
+    choose: bool = True,
 ) -> Job:
     """Start a run on an image: choose the device, and measure the noise if it is not given.
 
     `image` is an `Input`, or what one is made of; `block` has its pixels if they are in memory, and
     may be given alone. Otherwise only planes to measure the noise on are read. `is_stream_frame`
-    says that the image is the first frame of many along T. For a job that is to be done `anywhere`,
-    each process chooses a device.
+    says that the image is the first frame of many along T. Without `choose` the device is chosen
+    already, or will be by each process.
     """
     if isinstance(image, Block):
         block, image = image, image.given
     image = Input.of(image, run)
     run, names = image.adapted(run), image.names
-    if not anywhere:
+    if choose:
         run = run.but(device=choose_devices(run.device, *run.uses)[0])
     pixels = block.finite if block else image.array
     shape = tuple(int(n) for n in pixels.shape)

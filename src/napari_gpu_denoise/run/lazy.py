@@ -125,7 +125,7 @@ def lazy_result(array: Any, run: Run) -> Array:
     if image.correction:
         array = _corrected(array, image.correction)
     source = Input(array, image.names)
-    job = start(image.adapted(run), source, anywhere=True)
+    job = start(image.adapted(run), source, choose=False)
     if run.measures_noise:  # pixels have been read anyway
         job, others = job.sharing(source.windows()), []
     else:
@@ -186,7 +186,7 @@ class Blocks(MaterializedLayer):
         held = [n if i in uncut else max(self.chunks[i]) for i, n in enumerate(job.shape)]
         frame = math.prod(n for a, n in zip(names, held, strict=True) if a != "T")
         for i, letter in enumerate(names):
-            most = margin = sum(job.margin_along(letter))
+            most = margin = sum(job.margins[i])
             if letter == "T":
                 most = min(8 * margin, _BLOCK_BYTES // (frame * job.dtypes[0].itemsize) - margin)
             self._blocks.append(held[i] if i in uncut else max(most, 1))

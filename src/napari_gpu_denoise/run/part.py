@@ -53,15 +53,11 @@ class Part:
 
         It must not cut an axis Y or X that has to be extended by mirroring.
         """
-        noisy = job.sigma.array.any()  # without noise nothing is filtered, and no margin needed
-        spans = []
+        smallest, spans = job.filter.smallest, []
         yields = yields or [slice(0, n) for n in job.shape]
-        for axis, one, n in zip(job.names, yields, job.shape, strict=True):
-            if axis in "YX" and n < job.filter.smallest and (one.start, one.stop) != (0, n):
+        for axis, one, n, margin in zip(job.names, yields, job.shape, job.margins, strict=True):
+            if axis in "YX" and n < smallest and (one.start, one.stop) != (0, n):
                 raise ValueError(f"the axis {axis} of {n} pixels is too short to be cut")
-            margin = job.margin_along(axis) if noisy else (0, 0)
-            if noisy and axis in job.filter.read_whole:
-                margin = n, n
             spans.append(Span.whole(n).part(one.start, one.stop, margin))
         return cls(tuple(spans))
 
@@ -70,12 +66,12 @@ class Part:
         """Lengths of what is yielded."""
         return tuple(span.size for span in self.spans)
 
-    @property
+    @cached_property
     def reads(self) -> tuple[slice, ...]:
         """What is read, as an index into the image."""
         return tuple(span.reads for span in self.spans)
 
-    @property
+    @cached_property
     def yields(self) -> tuple[slice, ...]:
         """What is yielded, as an index into the image."""
         return tuple(span.yields for span in self.spans)
@@ -98,9 +94,9 @@ def with_uncut_axes(
     filter: Filter, names: str, shape: Sequence[int], region: Sequence[slice]
 ) -> list[slice]:
     """Return a region with all of the axes not to cut: short ones, channels that are joined."""
-    joined = "CS" if "C" in filter.joint else ""
+    joined, smallest = "CS" if "C" in filter.joint else "", filter.smallest
     return [
-        slice(0, n) if axis in joined or (axis in "YX" and n < filter.smallest) else one
+        slice(0, n) if axis in joined or (axis in "YX" and n < smallest) else one
         for axis, n, one in zip(names, shape, region, strict=True)
     ]
 
@@ -151,7 +147,7 @@ def size_of(job: Job, unit: Sequence[int] | None, devices: Devices) -> tuple[int
     steps = [
         n if i in whole else min(s, n) for i, (s, n) in enumerate(zip(steps, shape, strict=True))
     ]
-    margins = [sum(job.margin_along(a)) for a in names]
+    margins = [*map(sum, job.margins)]
     longest = list(shape)
     if "T" in names:
         t = names.index("T")
@@ -196,10 +192,8 @@ def _grown(size: list[int], longest: Sequence[int], margins: Sequence[int], most
 
 def _held(size: Sequence[int], job: Job) -> int:
     """Return the bytes of pixels and result of a region of these lengths, with its margins."""
-    read = (
-        n if a in job.filter.read_whole else min(s + sum(job.margin_along(a)), n)
-        for s, a, n in zip(size, job.names, job.shape, strict=True)
-    )
+    each = zip(size, job.margins, job.shape, strict=True)
+    read = (min(s + sum(margin), n) for s, margin, n in each)
     given, made = (one.itemsize for one in job.dtypes)
     return math.prod(read) * given + math.prod(size) * made
 
@@ -219,7 +213,7 @@ def divide(job: Job, part: Part, devices: int, each: int = 1) -> list[Part]:
         if axis in whole or short or not 1 < count <= span.size:
             continue
         # What one device has to do of all.
-        pixels = math.ceil(span.size / count) + sum(job.margin_along(letter))
+        pixels = math.ceil(span.size / count) + sum(job.margins[axis])
         share = math.ceil(count / devices) * pixels / span.size
         if share + _PART_COST < least:
             best, least = axis, share + _PART_COST
@@ -287,32 +281,34 @@ def _flow_of(job: Job) -> type[ArrayFrameFlow] | type[TileFlow]:
 def arrange_part(job: Job, part: Part, pixels: np.ndarray, out: np.ndarray) -> Work:
     """View the pixels of a part as frames, extended if they are fewer than the filter needs."""
     names, filter = job.names, job.filter
+    joint, smallest = filter.joint, filter.smallest
     lengths = [span.length for span in part.spans]
     # An axis too short for the filter is never cut; it is extended as a whole.
-    wide = extend(pixels, names, lengths, filter.smallest)
-    sigma = extend_sigma(sigma_over(job.sigma.array, part.reads), names, lengths, filter.smallest)
+    wide = extend(pixels, names, lengths, smallest)
+    sigma = extend_sigma(sigma_over(job.sigma.array, part.reads), names, lengths, smallest)
     numbers, largest = job.sigma.numbers, job.largest_sigma
     numbers = None if numbers is None else sigma_over(numbers, part.reads)
     largest = None if largest is None else sigma_over(largest, part.reads)
-    spans = {}
+    spans: dict[str, Span] = {}
     for axis, span, length in zip(names, part.spans, wide.shape, strict=True):
         if axis in "YX":
-            spans[axis] = Span.whole(length) if span.length < filter.smallest else span
-        elif axis in "TZ" and axis in filter.joint:
+            spans[axis] = Span.whole(length) if span.length < smallest else span
+        elif axis in "TZ" and axis in joint:
             spans[axis] = span
-    t, z, y, x = (spans.get(a, Span.whole(0)) for a in "TZYX")
+    none = Span.whole(0)
+    t, z, y, x = (spans.get(a, none) for a in "TZYX")
     read = t.source_start, z.source_start, y.source_start, x.source_start
-    source = arrange(wide, names, filter.joint, read)
+    source = arrange(wide, names, joint, read)
     # Axes that are not cut: independent frames, and axes that the filter does not join.
-    whole = map(Span.whole, source.shape[1:])
+    whole = zip("TZYX", source.shape[1:], strict=True)
     return Work(
         filter,
         source,
-        arrange(out, names, filter.joint, (t.start, z.start, y.start, x.start)),
+        arrange(out, names, joint, (t.start, z.start, y.start, x.start)),
         job.levels_of(pixels),
-        FrameSigma.of(sigma, wide.shape, names, filter.joint, read, largest, numbers),
+        FrameSigma.of(sigma, wide.shape, names, joint, read, largest, numbers),
         session(job.device),
-        tuple(spans.get(a, span) for a, span in zip("TZYX", whole, strict=True)),
+        tuple(spans.get(a) or Span.whole(n) for a, n in whole),
         job.stabilised,
         job.dtypes[1].kind != "u",
         job.run.limit_of_memory,

@@ -13,6 +13,7 @@ from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.threads import quiet
 from napari_gpu_denoise.noise.robust import medians
+from napari_gpu_denoise.opencl.device import Device
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,18 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(*map(operator.add, astuple(self), astuple(other)))
+
+
+@dataclass
+class DeviceReport:
+    """What was done by several devices: clipped values, devices used, and those that failed.
+
+    `used` has them by what they are of, such as the address of a worker.
+    """
+
+    tally: Tally = field(default_factory=Tally)
+    used: dict[Any, Device | str] = field(default_factory=dict)
+    failed: list[tuple[Device | str, BaseException]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from napari_gpu_denoise.docstrings import PARAGRAPHS, Function, documented
@@ -185,9 +186,9 @@ class Run:
         # An array, which may be a large map, is checked once, when it is used.
         later = sigma is None or callable(sigma) or getattr(sigma, "ndim", 0) > 1
         parsed = {
+            "dtype": parse_dtype(self.dtype),
             "sigma": sigma if later else parse_sigma(sigma),
             "noise": parse_noise(self.noise),
-            "dtype": parse_dtype(self.dtype),
             "correct": parse_correction(self.correct),
             "sigma_factor": checked_factor(self.sigma_factor),
             "memory_limit": self.limit_of_memory,
@@ -222,9 +223,10 @@ class Run:
         return self.but(device=devices[0], memory_limit=limit)
 
     def but(self, **values: Any) -> Run:
-        """Return the run with other options, which takes parsing; itself if they are the same."""
-        same = all(getattr(self, name) == value for name, value in values.items())
-        return self if same else replace(self, **values)
+        """Return the run with other options, which are parsed already."""
+        made = copy.copy(self)
+        vars(made).update(values)
+        return made
 
     @classmethod
     def of(

@@ -22,7 +22,7 @@ from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
-from napari_gpu_denoise.run.flow.transfer import FrameTypes, read_frames, write_frames
+from napari_gpu_denoise.run.flow.transfer import read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, start
@@ -177,7 +177,8 @@ class FrameStream:
                 f"live={live!r} is neither True nor False: choose one of them."
             )
         self._run, self._frames, self._live = run, frames, live
-        self._prepared, self._sigma_of = job, sigma_of
+        self._prepared = job
+        self._sigma_of: Callable[[int], Any] | None = sigma_of
 
     def __iter__(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         try:
@@ -206,11 +207,10 @@ class FrameStream:
                 f"axes={run.axes!r} names T within a frame: frames follow each other in time, "
                 "name the axes of one."
             )
-        # What the user's function, if any, told of the first frame is not asked again.
-        self._told: Callable[[int], Any] | None = None
         if callable(run.sigma):
             function, run = run.sigma, replace(run, sigma=run.sigma(0), noise=None)
-            self._told = lambda number: function(number) if number else run.sigma
+            # What it told of the first frame is not asked again.
+            self._sigma_of = lambda number: function(number) if number else run.sigma
         self._given_dtype = first.dtype
         block = None if self._prepared else Input(first, names).block(run.nonfinite)
         self._job = self._prepared or start(run, block, is_stream_frame=True)
@@ -248,7 +248,7 @@ class FrameStream:
             if frame is None:
                 break
             work = frame.work
-            read_frames(work.source, work.levels, self._tile, video, video + 1, host[:, k : k + 1])
+            read_frames(work, self._tile, video, video + 1, host[:, k : k + 1])
             planes = [work.source.frame(0, video, c) for c in range(host.shape[0])]
             noise, filter = self._noise_of(frame, video), self._job.filter
             # Of what is uploaded: the pixels of the frame may be others by then.
@@ -280,8 +280,7 @@ class FrameStream:
                 continue
             if counts is not None:
                 frame.clipped[video] += int(counts[:, k].sum())
-            place = work.out, work.out_levels, self._tile, work.out.shape[-2:], video
-            frame.clipped[video] += write_frames(*place, values[:, k : k + 1])
+            frame.clipped[video] += write_frames(work, self._tile, video, values[:, k : k + 1])
 
     def _checked(self, number: int, given) -> StreamFrame:
         """Check a frame and prepare it.
@@ -304,18 +303,16 @@ class FrameStream:
                 f"Frame {number} has grey levels far beyond those of the first frame: give frames "
                 "of one scale, without infinite values."
             )
-        sigma = None
-        if self._told is not None:
-            sigma = resolve_sigma(self._told(number), block.finite, job.names, job.filter)
-            sigma = scaled(sigma, 1.0 if job.filter.keeps_sigma else job.run.sigma_factor)
-            if varies_within(sigma.array, job.names) and job.filter.over_time:
-                raise errors.SigmaError(
-                    "A function that gives the sigma of each frame cannot give a map: give one "
-                    "value or one per channel, or one map for all frames."
-                )
-        elif self._sigma_of is not None:
+        if self._sigma_of is not None:
             sigma = self._sigma_of(number)
-        if sigma is not None:
+            if not isinstance(sigma, Sigma):
+                sigma = resolve_sigma(sigma, block.finite, job.names, job.filter)
+                sigma = scaled(sigma, 1.0 if job.filter.keeps_sigma else job.run.sigma_factor)
+                if varies_within(sigma.array, job.names) and job.filter.over_time:
+                    raise errors.SigmaError(
+                        "A function that gives the sigma of each frame cannot give a map: give "
+                        "one value or one per channel, or one map for all frames."
+                    )
             array = clamp_sigma(sigma, block.finite, is_stream_frame=True)
             clamped = sigma if array is sigma.array else replace(sigma, array=array)
             self._job = job = replace(job, sigma=clamped)
@@ -345,8 +342,7 @@ class FrameStream:
     def _over_time(self) -> Generator[tuple[np.ndarray, Tally], None, None]:
         """Filter each frame with those before and after it."""
         work = self._held[0].work
-        session, is_map = work.session, work.sigma.is_map
-        device = session.device
+        session, device = work.session, work.session.device
         _, videos, nz, ny, nx = work.source.shape
         t, z, y, x = map(Span.whole, (1, nz, ny, nx))
         tile = self._tile = Tile(0, t, z, y, x, work.source.joined)
@@ -355,9 +351,7 @@ class FrameStream:
             arenas = [stack.enter_context(borrow(session)) for _ in range(videos)]
             all_stages = [Stages.of(FramePlan, work, arena) for arena in arenas]
             plan = all_stages[0].plan
-            budget, pixels = frame_budget(
-                plan, work.filter, device, work.source, work.memory_limit, is_map, videos
-            )
+            budget, pixels = frame_budget(plan, work, videos)
             if pixels < tile.channels * nz * ny * nx:
                 raise errors.DeviceMemoryError(
                     f"A frame of {ny} x {nx} pixels needs more than the {budget} bytes of device "
@@ -367,11 +361,7 @@ class FrameStream:
             batch = 1 if self._live else frames_at_once(plan, device, tile, budget // videos)
             flows = []
             for video, (arena, stages) in enumerate(zip(arenas, all_stages, strict=True)):
-                variation = work.sigma.variation(tile)
-                types = FrameTypes.of(work, tile)
-                flow = FrameFlow(
-                    session, arena, stages, tile, batch, variation, types, prompt=self._live
-                )
+                flow = FrameFlow(work, arena, stages, tile, batch, prompt=self._live)
                 stack.enter_context(closing(flow))
                 steps = flow.run(partial(self._read, video), partial(self._write, video))
                 flows.append(stack.enter_context(closing(steps)))

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from flows import Remembered
+from flows import Remembered, work_of
 from frames_over_time import SETTINGS, eventful, executed, posing_as_gpu, steps_of
 from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.filters import VBM3D
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
-from napari_gpu_denoise.protocol.plan import FrameNote
+from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
 from napari_gpu_denoise.run.flow.work import Stages
@@ -27,14 +27,15 @@ def flow_over(stack, settings, held, arena, batch, **options):
     """Return a flow over frames, how it reads them, how it writes them, and what came out."""
     ny, nx = stack.shape[1:]
     tile = Tile(0, *map(Span.whole, (1, 1, ny, nx)))
-    levels, out, asked = Levels.of(stack), {}, []
+    work, out, asked = work_of(stack, np.empty_like(stack), settings, held, axes="TYX"), {}, []
+    stages = Stages.of(FramePlan, work, arena)
 
     def read(t, host):
         asked.append(t)
         notes = []
         for k in range(min(host.shape[1], len(stack) - t)):
             host[0, k, 0] = stack[t + k]
-            notes.append(note_frame([stack[t + k][None]], np.array([20.0]), levels, VBM3D()))
+            notes.append(note_frame([stack[t + k][None]], np.array([20.0]), work.levels, VBM3D()))
         return notes
 
     def write(t, values, clipped):
@@ -43,13 +44,7 @@ def flow_over(stack, settings, held, arena, batch, **options):
             assert t + k not in out
             out[t + k] = values[0, k, 0].copy()
 
-    return (
-        FrameFlow(held, arena, Stages(settings.plan(arena)), tile, batch, **options),
-        read,
-        write,
-        out,
-        asked,
-    )
+    return FrameFlow(work, arena, stages, tile, batch, **options), read, write, out, asked
 
 
 @pytest.mark.parametrize("name", ["vbm3d 1+1", "vbm3d causal", "nl_means 2+1"])

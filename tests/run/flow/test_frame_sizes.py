@@ -8,11 +8,11 @@ import math
 import numpy as np
 import pytest
 
+from flows import work_of
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.filters import VBM3D, NLMeans
-from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.protocol.tiles import Span, Tile
 from napari_gpu_denoise.run.flow.tile_flow import (
     bytes_per_pixel,
@@ -37,9 +37,12 @@ def gpu(device):
     return dataclasses.replace(device, kind="discrete GPU", memory=8 * GB, max_alloc=2 * GB)
 
 
-def frames(ny: int, nx: int, nt: int = 5, channels: int = 1):
-    image = np.broadcast_to(np.float32(0), (nt, channels, ny, nx))
-    return arrange(image, "TCYX", "CT")
+def video(settings, device, ny: int, nx: int, limit: int | None = None, is_map: bool = False):
+    """Return the work of filtering five frames of so many pixels."""
+    image = np.broadcast_to(np.float32(0), (5, 1, ny, nx))
+    sigma = np.broadcast_to(np.linspace(1, 9, nx), (ny, nx)) if is_map else 20.0
+    work = work_of(image, image, settings, Session(device, None), sigma, "TCYX")
+    return dataclasses.replace(work, memory_limit=limit)
 
 
 def whole(ny: int, nx: int, channels: int = 1) -> Tile:
@@ -60,31 +63,31 @@ def test_no_ring_is_larger_than_a_buffer_may_be(gpu, plan):
 @pytest.mark.parametrize("is_map", [False, True])
 @pytest.mark.parametrize("name", SETTINGS)
 def test_the_budget_is_half_the_memory_or_the_limit(gpu, plan, name, is_map):
-    settings, image = SETTINGS[name], frames(4000, 5000)
+    settings = SETTINGS[name]
     one = plan(settings)
     each = bytes_per_pixel(one, settings, is_map=is_map)
-    budget, pixels = frame_budget(one, settings, gpu, image, None, is_map)
-    assert (budget, pixels) == (4 * GB, min(int(4 * GB / each), 4000 * 5000))
-    budget, pixels = frame_budget(one, settings, gpu, image, 1 << 30, is_map)
-    assert (budget, pixels) == (1 << 30, int((1 << 30) / each))
+
+    def budget(device=gpu, limit=None, videos=1):
+        work = video(settings, device, 4000, 5000, limit, is_map)
+        return frame_budget(one, work, videos)
+
+    assert budget() == (4 * GB, min(int(4 * GB / each), 4000 * 5000))
+    assert budget(limit=1 << 30) == (1 << 30, int((1 << 30) / each))
     # Videos that are filtered at once share it.
-    _, shared = frame_budget(one, settings, gpu, image, 1 << 30, is_map, videos=4)
-    assert shared == int((1 << 28) / each)
+    assert budget(limit=1 << 30, videos=4)[1] == int((1 << 28) / each)
     small = dataclasses.replace(gpu, max_alloc=16 << 20)
-    _, pixels = frame_budget(one, settings, small, image, None, is_map)
-    assert pixels == int((32 << 20) / each)
+    assert budget(small)[1] == int((32 << 20) / each)
 
 
 @pytest.mark.parametrize("videos", [1, 3])
 def test_a_limit_that_is_too_little_says_how_much_is_needed(gpu, plan, videos):
-    settings, image = SETTINGS["vbm3d"], frames(400, 500)
-    one = plan(settings)
-    each = bytes_per_pixel(one, settings)
-    smallest = smallest_tile(settings, image)
+    settings = SETTINGS["vbm3d"]
+    one, work = plan(settings), video(settings, gpu, 400, 500)
+    each, smallest = bytes_per_pixel(one, settings), smallest_tile(work)
     needed = math.ceil(smallest * each) * videos
     with pytest.raises(DeviceMemoryError, match=f"at least {needed}"):
-        frame_budget(one, settings, gpu, image, needed - 1, False, videos)
-    _, pixels = frame_budget(one, settings, gpu, image, needed, False, videos)
+        frame_budget(one, dataclasses.replace(work, memory_limit=needed - 1), videos)
+    _, pixels = frame_budget(one, dataclasses.replace(work, memory_limit=needed), videos)
     assert pixels >= smallest
     # A frame that is smaller needs less.
-    frame_budget(one, settings, gpu, frames(10, 10), math.ceil(100 * each), False)
+    frame_budget(one, video(settings, gpu, 10, 10, math.ceil(100 * each)))

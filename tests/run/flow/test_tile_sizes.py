@@ -9,15 +9,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from flows import work_of
 from napari_gpu_denoise.errors import DeviceMemoryError
 from napari_gpu_denoise.filters import FILTERS
-from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.program import session
+from napari_gpu_denoise.opencl.program import Session, session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.tiles import Reach, Tile, split
-from napari_gpu_denoise.run.flow.tile_flow import check_limit, tile_pixels, tile_yield
+from napari_gpu_denoise.run.flow.tile_flow import tile_pixels, tile_yield
+from napari_gpu_denoise.run.flow.work import Work
 from scenes import joining
 
 KIND = FILTERS[0]
@@ -45,6 +46,12 @@ def looking(around: int) -> Filter:
     return Looking()
 
 
+def work_on(device, settings, *shape: int, axes="YX") -> Work:
+    """Return the work of filtering an image of a shape."""
+    image = np.broadcast_to(np.float32(0), shape)
+    return work_of(image, image, settings, Session(device, None), axes=axes)
+
+
 def test_tiles_suit_the_device(device):
     settings = KIND()
     gpu = dataclasses.replace(
@@ -56,13 +63,12 @@ def test_tiles_suit_the_device(device):
         clock=1500,
         vendor="NVIDIA",
     )
-    pixels = 4608 * 3456
-    plan = Declared(24.0)
-    each = 24 + 16
-    assert tile_pixels(plan, settings, gpu, pixels) * each <= 24 * pixels
-    assert tile_pixels(plan, settings, gpu, pixels, 1 << 20) * each <= 1 << 20
+    plan, each = Declared(24.0), 24 + 16
+    work = work_on(gpu, settings, 4608, 3456)
+    assert tile_pixels(plan, work) * each <= 24 * 4608 * 3456
+    assert tile_pixels(plan, dataclasses.replace(work, memory_limit=1 << 20)) * each <= 1 << 20
     little = dataclasses.replace(gpu, memory=256 << 20, max_alloc=64 << 20)
-    assert tile_pixels(plan, settings, little, pixels) * each <= 128 << 20
+    assert tile_pixels(plan, work_on(little, settings, 4608, 3456)) * each <= 128 << 20
     slow = dataclasses.replace(gpu, compute_units=2, clock=600)
     assert tile_yield(settings, slow) < tile_yield(settings, gpu)
     hard = dataclasses.replace(KIND(), **({"window": 41} if hasattr(settings, "window") else {}))
@@ -75,9 +81,9 @@ def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
         device, kind="integrated GPU", compute_units=2, clock=600, memory=2 << 30, vendor="Intel"
     )
     heavy = joining(KIND, axes, patch=8, step=1, window=51)
-    shape = (1, 10 if "T" in axes else 1, 10 if "Z" in axes else 1, 700, 800)
-    plan = heavy.plan(Arena(session(device)))
-    pixels = tile_pixels(plan, heavy, slow, math.prod(shape))
+    work = work_on(slow, heavy, *[10] * (len(axes) - 2), 700, 800, axes=axes)
+    shape, plan = work.source.shape, heavy.plan(Arena(session(device)))
+    pixels = tile_pixels(plan, work)
     tiles = split(shape, heavy.reach, pixels, max_yield=tile_yield(heavy, slow))
     assert max(math.prod(tile.shape) for tile in tiles) <= tile_yield(heavy, slow)
     assert min(math.prod(tile.shape) for tile in tiles) > 1000
@@ -88,12 +94,11 @@ def test_heavy_work_on_a_slow_device_is_not_cut_to_crumbs(device, axes):
 @pytest.mark.parametrize("around", [5, 17, 45, 90])
 def test_the_smallest_tiles_are_worth_their_margins(device, around):
     settings, plan = looking(around), Declared(24.0)
-    source = arrange(np.broadcast_to(np.float32(0), (3, 700, 800)), ".YX", "")
+    work = work_on(device, settings, 3, 700, 800, axes=".YX")
     with pytest.raises(DeviceMemoryError) as raised:
-        check_limit(plan, settings, 1, source, False)
+        tile_pixels(plan, dataclasses.replace(work, memory_limit=1))
     limit = raised.value.values["needed"]
-    check_limit(plan, settings, limit, source, False)
-    pixels = tile_pixels(plan, settings, device, 3 * 700 * 800, limit)
-    tiles = split(source.shape, settings.reach, pixels)
+    pixels = tile_pixels(plan, dataclasses.replace(work, memory_limit=limit))
+    tiles = split(work.source.shape, settings.reach, pixels)
     assert max(math.prod(tile.source_shape) for tile in tiles) <= pixels
     assert sum(math.prod(tile.source_shape) for tile in tiles) < 10 * 3 * 700 * 800

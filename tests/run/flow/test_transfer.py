@@ -25,7 +25,7 @@ from napari_gpu_denoise.protocol.plan import TilePlan
 from napari_gpu_denoise.protocol.settings import setting
 from napari_gpu_denoise.protocol.tiles import Reach, Tile
 from napari_gpu_denoise.run.denoise import denoise
-from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer
+from napari_gpu_denoise.run.flow.transfer import Transfer
 from napari_gpu_denoise.run.flow.work import Queues
 
 INTEGERS = ("uint8", "int8", "uint16", "int16")
@@ -161,8 +161,8 @@ def test_every_odd_float_is_rounded_as_by_the_host_and_nan_becomes_zero(chosen, 
     odd = np.array(ODD, np.float32)
     values = np.concatenate([odd, np.nextafter(odd, np.float32(0)), [np.nan, 3.0, np.nan]])
     values = values.astype(np.float32)[None]
-    types, queues = FrameTypes(made=np.dtype(dtype)), Queues.of(chosen)
-    receiver = Transfer(Arena(chosen), types, values.size, values.size)
+    work = work_of(values, np.empty(values.shape, dtype), Line(), chosen, levels=Levels(0, 1.0))
+    receiver, queues = Transfer(Arena(chosen), work, values.size, values.size), Queues.of(chosen)
     buffer = receiver.result("out")
     launches = [("filter", cl.enqueue_copy(queues.compute, buffer, values))]
     shape, names = values.shape, ("out", "out")

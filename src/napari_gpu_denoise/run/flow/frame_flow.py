@@ -18,7 +18,6 @@ import numpy as np
 from napari_gpu_denoise.image.flicker import block_means, block_pixels
 from napari_gpu_denoise.image.levels import Levels, convert
 from napari_gpu_denoise.opencl.memory import Arena
-from napari_gpu_denoise.opencl.program import Session
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
@@ -29,7 +28,7 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     smallest_tile,
     spatial_tiles,
 )
-from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
+from napari_gpu_denoise.run.flow.transfer import Transfer, read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import InFlight, Queues, Stages, Work, runs
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
@@ -100,23 +99,20 @@ class _Slot(InFlight):
 class FrameFlow:
     """Runs a filter over the frames of a video, or of a part of each, on one device and thread.
 
-    `tile` is what is read from each frame and yielded; its time is not used. At most `batch` frames
-    are taken or yielded at once. `variation` is a map, float32 of the shape of what is read, that
-    sigma is multiplied by. `types` are those of the frames on the host. With `prompt`, every result
-    is waited for before the next frame is read, instead of keeping the device busy. With `ahead`,
-    frames are read in a thread of their own, unless the device shares the cores of the host. With
-    `profiling`, events of launches are kept in `events`.
+    `work` has the types and the noise of the frames, and `tile` is what is read from each and
+    yielded; its time is not used. At most `batch` frames are taken or yielded at once. With
+    `prompt`, every result is waited for before the next frame is read, instead of keeping the
+    device busy. With `ahead`, frames are read in a thread of their own, unless the device shares
+    the cores of the host. With `profiling`, events of launches are kept in `events`.
     """
 
     def __init__(
         self,
-        session: Session,
+        work: Work,
         arena: Arena,
         stages: Stages[FramePlan],
         tile: Tile,
         batch: int,
-        variation: np.ndarray | None = None,
-        types: FrameTypes | None = None,
         *,
         prompt: bool = False,
         ahead: bool = False,
@@ -124,16 +120,15 @@ class FrameFlow:
     ):
         self.arena = arena
         self.plan, self._stabilisation = stages.plan, stages.stabilisation
-        self.tile, self.batch = tile, batch
-        types, frames = types or FrameTypes(), tile.channels * batch
+        self.tile, self.batch, frames = tile, batch, tile.channels * batch
         pixels = (frames * math.prod(shape[1:]) for shape in (tile.source_shape, tile.shape))
-        self._transfer = Transfer(arena, types, *pixels, counts=frames)
-        self._kept = types.kept or tile.shape[2:]
+        self._transfer = Transfer(arena, work, *pixels, counts=frames)
+        self._kept, self._variation = work.kept(tile), work.sigma.variation(tile)
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
-        alone = session.device.shares_cores or prompt
-        self.turn = session.exclusive()
-        self.queues = Queues.of(session, profiling, alone)
+        alone = work.session.device.shares_cores or prompt
+        self.turn = work.session.exclusive()
+        self.queues = Queues.of(work.session, profiling, alone)
         self.profiling = profiling
         self.events: list[tuple[str, Any]] = []
         self._most_in_flight = 0 if alone else 2
@@ -142,7 +137,6 @@ class FrameFlow:
         # Threads read the next frames and convert results while this one enqueues.
         self._reader = None if alone or not ahead else ThreadPoolExecutor(1, "frames in")
         self._writer = None if alone else ThreadPoolExecutor(1, "frames out")
-        self._variation = variation
 
     def run(
         self,
@@ -222,9 +216,7 @@ class FrameFlow:
                 if slot.uploaded is not None:
                     slot.uploaded.wait()
                 # The device is not locked meanwhile: `read` may use it, too.
-                notes = read(t, given)
-                if self._stabilisation is not None:
-                    notes = [self._stabilisation.note(note) for note in notes]
+                notes = [*map(self._stabilisation.note, read(t, given))]
                 self.plan.compare(t, notes)
                 return notes
 
@@ -257,11 +249,9 @@ class FrameFlow:
         with self.turn:
             buffer, slot.launches = self._transfer.send(self.queues, slot.name, host)
             slot.uploaded = slot.launches[0][1]
-            if self._stabilisation is not None:
-                self._models = notes[0].models
-                numbers = np.repeat(self._models, count)
-                queue = self.queues.compute
-                slot.launches += self._stabilisation.forward(queue, buffer, numbers, frame)
+            self._models, queue = notes[0].models, self.queues.compute
+            numbers = np.repeat(self._models, count)
+            slot.launches += self._stabilisation.forward(queue, buffer, numbers, frame)
             slot.launches += self.plan.take(self.queues.compute, buffer, notes)
             self.queues.compute.flush()
         # The queue is in order: whatever reads the buffer ends before the last launch.
@@ -277,9 +267,8 @@ class FrameFlow:
         queues, transfer = self.queues, self._transfer
         values = transfer.result(slot.name)
         launches = self.plan.enqueue_frames(queues.compute, start, count, ended, values)
-        if self._stabilisation is not None:
-            numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
-            launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
+        numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
+        launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
         names, shape = (slot.name, slot.name), (tile.channels, count, *tile.shape[1:])
         host, counts, done = transfer.fetch(
             queues, values, names, shape, self._kept, tile.shape[1], launches
@@ -315,12 +304,11 @@ class ArrayFrameFlow:
         self.work, self.arena, self.profiling = work, arena, profiling
         self.events: list[tuple[str, Any]] = []
         self.stages = Stages.of(FramePlan, work, arena)
-        filter, device, source = work.filter, work.session.device, work.source
-        plan, is_map = self.stages.plan, work.sigma.is_map
-        budget, pixels = frame_budget(plan, filter, device, source, work.memory_limit, is_map)
-        most, smallest = MOST_FRAMES, smallest_tile(filter, source)
+        plan, device = self.stages.plan, work.session.device
+        budget, pixels = frame_budget(plan, work)
+        most, smallest = MOST_FRAMES, smallest_tile(work)
         while True:
-            self.tiles = spatial_tiles(filter, device, work.whole[1:], source.joined, pixels)
+            self.tiles = spatial_tiles(work, pixels)
             largest = max(self.tiles, key=lambda tile: math.prod(tile.source_shape))
             self.batch = min(frames_at_once(plan, device, largest, budget), most)
             if shrink == 0:
@@ -352,11 +340,8 @@ class ArrayFrameFlow:
             unit = "plane"
         progress.tell(0, total, unit)
         for part in self.tiles:
-            variation = work.sigma.variation(part)
-            types = FrameTypes.of(work, part)
-            given = work.session, self.arena, self.stages, part, self.batch, variation, types
-            flow = FrameFlow(*given, ahead=True, profiling=self.profiling)
-            with closing(flow):
+            given = work, self.arena, self.stages, part, self.batch
+            with closing(FrameFlow(*given, ahead=True, profiling=self.profiling)) as flow:
                 for sequence, span in videos:
                     tile = replace(part, sequence=sequence)
                     read = partial(self._read, tile, span.source_stop)
@@ -371,13 +356,12 @@ class ArrayFrameFlow:
         """Do nothing: every part waits for the device itself."""
 
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
-        source = self.work.source
         stop = min(t + host.shape[1], end)
         keys = [(tile.sequence, number) for number in range(t, stop)]
         new = [key for key in keys if key not in self._notes]
         # In this thread: short operations of NumPy in several of them wait for each other.
         self._notes |= {key: self._note(key) for key in new}
-        read_frames(source, self.work.levels, tile, t, stop, host)
+        read_frames(self.work, tile, t, stop, host)
         return [self._notes[key] for key in keys]
 
     def _note(self, key: tuple[int, int]) -> FrameNote:
@@ -399,8 +383,8 @@ class ArrayFrameFlow:
             self._saturated += int(clipped[:, ~empty].sum(dtype=np.int64))
         for first, count, is_empty in runs(empty):
             if not is_empty:
-                into = out, work.out_levels, tile, kept, t + first
-                self._saturated += write_frames(*into, values[:, first : first + count])
+                some = values[:, first : first + count]
+                self._saturated += write_frames(work, tile, t + first, some)
                 continue
             # As they were given: the channels on the device may have been mixed.
             there, here = out.region(*place), source.region(*place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import DeviceMemoryError
-from napari_gpu_denoise.image.axes import Frames
 from napari_gpu_denoise.image.threads import ahead, at_once
 from napari_gpu_denoise.opencl.device import Device
 from napari_gpu_denoise.opencl.memory import Arena, kept_bytes
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FramePlan, Sizes, TilePlan, TileSigma
 from napari_gpu_denoise.protocol.tiles import Reach, Span, Tile, split
-from napari_gpu_denoise.run.flow.transfer import FrameTypes, Transfer, read_frames, write_frames
+from napari_gpu_denoise.run.flow.transfer import Transfer, read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import InFlight, Queues, Stages, Work
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
@@ -89,26 +88,18 @@ def _large(plan, settings: Filter, channels: int, is_map: bool) -> tuple[Sizes, 
     return known[key]
 
 
-def tile_pixels(
-    plan: TilePlan,
-    settings: Filter,
-    device: Device,
-    pixels: int,
-    memory_limit: int | None = None,
-    channels: int = 1,
-    is_map: bool = False,
-) -> int:
-    """Return how many pixels a tile of an array of so many `pixels` may read.
-
-    `memory_limit` is in bytes; the pixels of all joined `channels` count.
-    """
-    each = bytes_per_pixel(plan, settings, channels, is_map)
-    buffers, size = _large(plan, settings, channels, is_map)
+def tile_pixels(plan: TilePlan, work: Work) -> int:
+    """Return how many pixels a tile of a work may read, over all joined channels."""
+    settings, device, channels = work.filter, work.session.device, work.source.joined
+    pixels = channels * math.prod(work.source.shape)
+    each = bytes_per_pixel(plan, settings, channels, work.sigma.is_map)
+    buffers, size = _large(plan, settings, channels, work.sigma.is_map)
     largest_buffer = max(*buffers.values(), 4 * size) / size if buffers else 4.0
-    wanted = max(channels * _LARGEST_GPU_TILE, min(pixels // _FEW_TILES, _LARGEST_STACK_TILE))
-    modest = min(wanted, int(kept_bytes(device) / each))
-    busy = min(max(channels * _BUSY_GPU_TILE, modest), _LARGEST_WIDE_TILE)
-    largest = _LARGEST_TILE.get(device.kind, busy)
+    largest = _LARGEST_TILE.get(device.kind)
+    if largest is None:
+        wanted = max(channels * _LARGEST_GPU_TILE, min(pixels // _FEW_TILES, _LARGEST_STACK_TILE))
+        modest = min(wanted, int(kept_bytes(device) / each))
+        largest = min(max(channels * _BUSY_GPU_TILE, modest), _LARGEST_WIDE_TILE)
     # Six float32 images besides the two copies in flight, and never a large share of the device:
     # other programs, and above all the display, need memory too.
     budget = max(24 * pixels, 1 << 26)
@@ -125,45 +116,40 @@ def tile_pixels(
         wide = min(wide, _LARGEST_WIDE_TILE)
         largest = max(largest, wide)
         budget = max(budget, min(min(wide, pixels) * each, device.memory // 4))
-    budget = min(budget, device.memory // 2)
-    if memory_limit is not None:
-        budget = min(budget, memory_limit)
-    limit = min(budget / each, device.max_alloc / largest_buffer, largest)
+    budget = min(budget, _allowed(plan, work))
+    limit = min(budget / each, device.max_alloc / largest_buffer, largest, pixels)
     return max(int(limit), 1)
 
 
-def check_limit(
-    plan: TilePlan | FramePlan,
-    settings: Filter,
-    memory_limit: int | None,
-    source: Frames,
-    is_map: bool,
-    videos: int = 1,
-) -> None:
-    """Refuse a memory limit that is too small for the smallest tile of an array.
+def _allowed(plan: TilePlan | FramePlan, work: Work, videos: int = 1) -> int:
+    """Return how many bytes of device memory may be used for so many `videos` at once.
 
-    `videos` are filtered at once; the other arguments are those of `tile_pixels`.
+    Refuses a memory limit that is too small for the smallest tiles.
     """
-    each = bytes_per_pixel(plan, settings, source.joined, is_map)
-    needed = math.ceil(smallest_tile(settings, source) * each) * videos
-    if memory_limit is not None and memory_limit < needed:
-        part = "part" if settings.over_time else "tile"
+    half, limit = work.session.device.memory // 2, work.memory_limit
+    if limit is None:
+        return half
+    each = bytes_per_pixel(plan, work.filter, work.source.joined, work.sigma.is_map)
+    needed = math.ceil(smallest_tile(work) * each) * videos
+    if limit < needed:
+        part = "part" if work.filter.over_time else "tile"
         raise DeviceMemoryError(
-            f"A memory limit of {memory_limit} bytes is too small for a {part} of this run",
+            f"A memory limit of {limit} bytes is too small for a {part} of this run",
             f"allow at least {needed}",
             code="memory-limit",
             needed=needed,
         )
+    return min(half, limit)
 
 
-def smallest_tile(settings: Filter, source: Frames) -> int:
-    """Return how many pixels the smallest tile of an array reads, over all joined channels.
+def smallest_tile(work: Work) -> int:
+    """Return how many pixels the smallest tile of a work reads, over all joined channels.
 
     Along y and x it yields at least half as many as its margins, so that no pixel is read more than
     nine times: with still smaller tiles, a run would take minutes instead of seconds.
     """
-    reach = settings.reach
-    frames = 1 if settings.over_time else 1 + sum(reach.t)
+    source, reach = work.source, work.filter.reach
+    frames = 1 if work.filter.over_time else 1 + sum(reach.t)
     wanted = (frames, 1 + sum(reach.z), 1.5 * sum(reach.y), 1.5 * sum(reach.x))
     shape = (min(frames, source.shape[1]), *source.shape[2:])
     tile = math.prod(min(math.ceil(one), n) for one, n in zip(wanted, shape, strict=True))
@@ -202,38 +188,26 @@ def tile_yield(settings: Filter, device: Device) -> int:
     return max(int(seconds * speed / operations), least)
 
 
-def frame_budget(
-    plan: FramePlan,
-    settings: Filter,
-    device: Device,
-    source: Frames,
-    memory_limit: int | None,
-    is_map: bool,
-    videos: int = 1,
-) -> tuple[int, int]:
+def frame_budget(plan: FramePlan, work: Work, videos: int = 1) -> tuple[int, int]:
     """Return how many bytes of device memory may be used, and how many pixels of a frame fit.
 
     `videos` are filtered at once.
     """
+    source, budget = work.source, _allowed(plan, work, videos)
     frame = source.joined * math.prod(source.shape[2:])
-    each = bytes_per_pixel(plan, settings, source.joined, is_map)
-    budget = device.memory // 2
-    if memory_limit is not None:
-        check_limit(plan, settings, memory_limit, source, is_map, videos)
-        budget = min(budget, memory_limit)
+    each = bytes_per_pixel(plan, work.filter, source.joined, work.sigma.is_map)
     # No buffer is more than half of what a filter needs.
-    pixels = min(budget / videos / each, 2 * device.max_alloc / each, frame)
+    pixels = min(budget / videos / each, 2 * work.session.device.max_alloc / each, frame)
     return budget, int(pixels)
 
 
-def spatial_tiles(
-    settings: Filter, device: Device, whole: Sequence[Span], channels: int, pixels: int
-) -> list[Tile]:
+def spatial_tiles(work: Work, pixels: int) -> list[Tile]:
     """Cut frames into parts, each of which is filtered through all frames before the next."""
+    settings, (_, *whole) = work.filter, work.whole
     reach = Reach((0, 0), settings.reach.z, settings.reach.y, settings.reach.x)
     lengths = (1, 1, *(span.length for span in whole))
-    one = (Span.whole(1), *whole)
-    return split(lengths, reach, pixels, one, tile_yield(settings, device), channels)
+    one, most = (Span.whole(1), *whole), tile_yield(settings, work.session.device)
+    return split(lengths, reach, pixels, one, most, work.source.joined)
 
 
 def frames_at_once(plan: FramePlan, device: Device, tile: Tile, budget: int) -> int:
@@ -274,12 +248,7 @@ class TileFlow:
     def __init__(self, work: Work, arena: Arena, shrink: int = 0, profiling: bool = False):
         self.work, self.arena = work, arena
         self.stages = Stages.of(TilePlan, work, arena)
-        filter, device, limit = work.filter, work.session.device, work.memory_limit
-        plan, channels, is_map = self.stages.plan, work.source.joined, work.sigma.is_map
-        whole = channels * math.prod(work.source.shape)
-        check_limit(plan, filter, limit, work.source, is_map)
-        pixels = tile_pixels(plan, filter, device, whole, limit, channels, is_map)
-        self._pixels = min(pixels, whole)
+        self._pixels = tile_pixels(self.stages.plan, work)
         self.tiles = self._cut(self._pixels)
         for _ in range(shrink):
             self._pixels, self.tiles = self._smaller()
@@ -299,7 +268,7 @@ class TileFlow:
     def _smaller(self) -> tuple[int, list[Tile]]:
         """Return tiles of half the size or less, if possible, and the pixels that one may read."""
         pixels, tiles = self._pixels, self.tiles
-        smallest = smallest_tile(self.work.filter, self.work.source)
+        smallest = smallest_tile(self.work)
         while tiles == self.tiles and pixels > smallest:
             pixels = max(pixels // 2, smallest)
             tiles = self._cut(pixels)
@@ -319,7 +288,7 @@ class TileFlow:
         read = source.joined * max(math.prod(tile.source_shape) for tile in self.tiles)
         made = source.joined * max(math.prod(tile.shape) for tile in self.tiles)
         with self.turn:
-            self._transfer = Transfer(self.arena, FrameTypes.of(self.work), read, made)
+            self._transfer = Transfer(self.arena, self.work, read, made)
         for slot in self.slots:
             slot.seen = None
         places = zip(self.tiles, itertools.cycle(self.slots), strict=False)
@@ -350,7 +319,7 @@ class TileFlow:
         shape = tile.channels, *tile.source_shape
         pixels = self._transfer.room(slot.name + "in", shape, self.queues.up)
         times = tile.t.source_start, tile.t.source_stop
-        read_frames(self.work.source, self.work.levels, tile, *times, pixels)
+        read_frames(self.work, tile, *times, pixels)
         return tile, slot, pixels
 
     def _enqueue(self, tile: Tile, slot: _Slot, pixels: np.ndarray, room: str) -> Callable[[], int]:
@@ -364,13 +333,11 @@ class TileFlow:
         values, launches = transfer.send(self.queues, slot.name + "in", pixels, uploads)
         slot.uploaded = launches[0][1]
         launches += [("upload", each) for each in uploads]
-        if stabilisation is not None:
-            launches += stabilisation.forward_tile(compute, values, models, tile)
+        launches += stabilisation.forward_tile(compute, values, models, tile)
         out = transfer.result(made)
         launches += self.stages.plan.enqueue(compute, tile, values, out, sigma)
-        if stabilisation is not None:
-            plane = math.prod(tile.shape[2:])
-            launches += stabilisation.inverse(compute, out, models.ravel(), plane)
+        plane = math.prod(tile.shape[2:])
+        launches += stabilisation.inverse(compute, out, models.ravel(), plane)
         shape = tile.channels, *tile.shape
         names, kept = (made, room), work.kept(tile)
         arrived = transfer.fetch(
@@ -386,9 +353,9 @@ class TileFlow:
     ) -> int:
         """Wait for a download and write the tile; return the number of values clipped."""
         done.wait()
-        work, new = self.work, self._transfer.clipped(name, counts)
-        place = work.out, work.out_levels, tile, work.kept(tile), tile.t.start
-        return write_frames(*place, host) + (0 if new is None else int(new[0]))
+        before = self._transfer.clipped(name, counts)
+        clipped = write_frames(self.work, tile, tile.t.start, host)
+        return clipped if before is None else clipped + int(before[0])
 
     def close(self) -> None:
         """Wait until the device is idle, so that buffers can be freed; run nothing after it."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -29,43 +28,27 @@ _FLOAT = np.dtype(np.float32)
 _ALIGNED = 4096  # bytes at which a part of a buffer may begin on any device
 
 
-@dataclass(frozen=True)
-class FrameTypes:
-    """Types in which frames travel, and the rows and columns of a result that are kept.
-
-    Without `kept` all are.
-    """
-
-    given: np.dtype = _FLOAT
-    made: np.dtype = _FLOAT
-    kept: tuple[int, int] | None = None
-
-    @classmethod
-    def of(cls, work: Work, tile: Tile | None = None) -> FrameTypes:
-        """Return the types for the frames of a work, or for a part of them."""
-        given, made = (
-            # As they are, if they are not converted here.
-            frames.view.dtype.newbyteorder("=")
-            if levels.plain and is_plain(frames.view.dtype)
-            else _FLOAT
-            for frames, levels in ((work.source, work.levels), (work.out, work.out_levels))
-        )
-        return cls(given, made, tile and work.kept(tile))
+def _travels_as(frames: Frames, levels: Levels) -> np.dtype:
+    """Return the type in which frames travel: their own, if they are not converted here."""
+    dtype = frames.view.dtype
+    return dtype.newbyteorder("=") if levels.plain and is_plain(dtype) else _FLOAT
 
 
 class Transfer:
     """Buffers and conversions for the pixels of one flow.
 
     Integers of 8 and 16 bits are converted on the device. Results are rounded and clipped there;
-    NaN becomes 0 and does not count as clipped. At most `given` values are uploaded at once, and
-    `made` downloaded, with `counts` numbers of clipped values.
+    NaN becomes 0 and does not count as clipped. At most `given` values of a work are uploaded at
+    once, and `made` downloaded, with `counts` numbers of clipped values.
     """
 
-    def __init__(self, arena: Arena, types: FrameTypes, given: int, made: int, counts: int = 1):
-        self._arena, self._device, self._types = arena, arena.session.device, types
+    def __init__(self, arena: Arena, work: Work, given: int, made: int, counts: int = 1):
+        self._arena, self._device = arena, arena.session.device
         self._given, self._made = given, made
-        self._load = self._kernel("levels_to_float", types.given)
-        self._store = self._kernel("float_to_levels", types.made)
+        self._upload = _travels_as(work.source, work.levels)
+        self._download = _travels_as(work.out, work.out_levels)
+        self._load = self._kernel("levels_to_float", self._upload)
+        self._store = self._kernel("float_to_levels", self._download)
         # Bytes of counts, by name what was counted so far, and the parts of buffers.
         self._head = 0 if self._store is None else -(-4 * counts // _ALIGNED) * _ALIGNED
         self._clipped: dict[str, np.ndarray] = {}
@@ -81,7 +64,7 @@ class Transfer:
 
     def room(self, name: str, shape: tuple[int, ...], queue) -> np.ndarray:
         """Return host memory for pixels to upload."""
-        whole = pinned_of(self._arena, name, (self._given,), self._types.given, queue)
+        whole = pinned_of(self._arena, name, (self._given,), self._upload, queue)
         return whole[: math.prod(shape)].reshape(shape)
 
     def send(
@@ -94,7 +77,7 @@ class Transfer:
         """
         import pyopencl as cl
 
-        buffer = self._arena.buffer(name, self._types.given.itemsize * self._given)
+        buffer = self._arena.buffer(name, self._upload.itemsize * self._given)
         upload = cl.enqueue_copy(queues.up, buffer, pixels, is_blocking=False)
         queues.after_upload([upload, *uploads])
         launches = [("upload", upload)]
@@ -134,7 +117,7 @@ class Transfer:
             launches.append(("to levels", event))
             shape = *shape[:-2], *kept
         queues.compute.flush()
-        dtype = self._types.made
+        dtype = self._download
         place = room, (self._head + self._made * dtype.itemsize,), np.dtype(np.uint8)
         size = self._head + math.prod(shape) * dtype.itemsize
         whole = pinned_of(self._arena, *place, queues.down)[:size]
@@ -170,7 +153,7 @@ class Transfer:
         """
         import pyopencl as cl
 
-        size = self._types.made.itemsize * self._made
+        size = self._download.itemsize * self._made
         whole = self._arena.buffer(name, self._head + size)
         if name not in self._parts:
             counts = whole.get_sub_region(0, self._head)
@@ -190,24 +173,22 @@ class Transfer:
         return new
 
 
-def read_frames(
-    source: Frames, levels: Levels, tile: Tile, start: int, stop: int, host: np.ndarray
-) -> None:
+def read_frames(work: Work, tile: Tile, start: int, stop: int, host: np.ndarray) -> None:
     """Copy what a tile reads of the frames of some times to host memory, as it travels."""
+    source, levels = work.source, work.levels
     region, most = source.region(*tile.source_region), converted_at_once(source, levels)
     for c in range(tile.channels):
         for k, block in frame_blocks(source, tile.sequence, start, stop, c, most):
             in_bands(levels.load, block[:, *region], host[c, k : k + len(block)])
 
 
-def write_frames(
-    out: Frames, levels: Levels, tile: Tile, kept: tuple[int, int], start: int, values: np.ndarray
-) -> int:
-    """Write the `kept` rows and columns of what a tile yields from time `start` on.
+def write_frames(work: Work, tile: Tile, start: int, values: np.ndarray) -> int:
+    """Write what is kept of what a tile yields from time `start` on.
 
     Values, which may be overwritten, are converted here if they came as floats. Return how many
     were clipped here.
     """
+    out, levels, kept = work.out, work.out_levels, work.kept(tile)
     region, values = out.region(*tile.kept_region(*kept)), values[..., : kept[0], : kept[1]]
     store, most = partial(levels.store, spare=True), converted_at_once(out, levels)
     if values.dtype.kind != "f":

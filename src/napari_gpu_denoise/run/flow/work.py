@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -144,9 +145,9 @@ class Stabilisation:
     """Makes the noise of pixels the same everywhere, and converts results back to grey levels.
 
     Both happen in place, in float32 buffers, so that filters do not need to know about it. There is
-    one model for all pixels, or one for each model number of frames. `signed` says whether results
-    may be negative, as needed for the mean of a magnitude without signal. With `maps`, results are
-    not grey levels, and are not converted back.
+    one model for all pixels, or one for each model number of frames; without a model nothing is
+    done. `signed` says whether results may be negative, as needed for the mean of a magnitude
+    without signal. With `maps`, results are not grey levels, and are not converted back.
     """
 
     def __init__(self, models: Sequence[NoiseModel], arena: Arena, signed: bool, maps: bool):
@@ -159,6 +160,8 @@ class Stabilisation:
 
     def forward_tile(self, queue, values, numbers: np.ndarray, tile: Tile) -> Launches:
         """Stabilise what a tile reads; `numbers` (channels, nt * nz) are of what it yields."""
+        if not self._models:
+            return []
         # The margins of a tile along t and z have the model of the frames next to them.
         places = [
             np.clip(np.arange(span.source_start, span.source_stop) - span.start, 0, span.size - 1)
@@ -174,7 +177,7 @@ class Stabilisation:
 
     def note(self, note: FrameNote) -> FrameNote:
         """Return a note with the brightness of stabilised values."""
-        if note.means is None:
+        if note.means is None or not self._models:
             return note
         models = (self._models[k] for k in note.models)
         means = [model.stabilise(row) for model, row in zip(models, note.means, strict=True)]
@@ -182,7 +185,7 @@ class Stabilisation:
 
     def _run(self, way: str, queue, values, numbers: np.ndarray, pixels: int) -> Launches:
         launches = []
-        for first, count, number in runs(numbers):
+        for first, count, number in runs(numbers) if self._models else ():
             kernel, arguments = self._transforms[number][way]
             size = count * pixels
             event = kernel(
@@ -233,9 +236,9 @@ def runs(numbers: np.ndarray) -> Iterator[tuple[int, int, int]]:
 class Work:
     """Frames in memory to be filtered, and how.
 
-    `sigma` is arranged as `source` is. If these are parts of larger arrays, `spans` are what is
-    yielded and read along t, z, y, x. `stabilised` holds the models for variance stabilisation,
-    `signed` says whether results may be negative, and `memory_limit` is in bytes.
+    `sigma` is arranged as `source` is; `whole` is what is yielded and read along t, z, y, x.
+    `stabilised` holds the models for variance stabilisation, `signed` says whether results may be
+    negative, and `memory_limit` is in bytes.
     """
 
     filter: Filter
@@ -244,17 +247,12 @@ class Work:
     levels: Levels
     sigma: FrameSigma
     session: Session
-    spans: tuple[Span, ...] | None = None
+    whole: tuple[Span, ...]
     stabilised: Sequence[NoiseModel] = ()
     signed: bool = True
     memory_limit: int | None = None
 
-    @property
-    def whole(self) -> tuple[Span, ...]:
-        """What is yielded and read along t, z, y, x."""
-        return self.spans or tuple(map(Span.whole, self.source.shape[1:]))
-
-    @property
+    @cached_property
     def out_levels(self) -> Levels:
         """How results are mapped to grey levels; a map has none."""
         return Levels(0, 1.0) if self.filter.yields_map else self.levels
@@ -275,22 +273,21 @@ class Stages(Generic[AnyPlan]):
     """What runs on the device: the filter, and variance stabilisation around it."""
 
     plan: AnyPlan
-    stabilisation: Stabilisation | None = None
+    stabilisation: Stabilisation
 
     @classmethod
     def of(cls, kind: type[AnyPlan], work: Work, arena: Arena) -> Stages[AnyPlan]:
         """Make the kernels for a work, with a plan of a kind; they belong to this thread."""
-        filter, models = work.filter, work.stabilised
+        filter = work.filter
         # A plan takes longer to make than a small image to filter; over time, it has a state.
-        if filter.over_time:
+        if kind is FramePlan:
             plan = filter.plan(arena)
         else:
             plan = arena.keep(filter, lambda: filter.plan(arena))
         if not isinstance(plan, kind):
             raise TypeError(f"{type(plan).__name__} of {filter.name} is no {kind.__name__}")
-        if not models:
-            return cls(plan)
-        return cls(plan, Stabilisation(models, arena, work.signed, filter.yields_map))
+        around = Stabilisation(work.stabilised, arena, work.signed, filter.yields_map)
+        return cls(plan, around)
 
 
 @dataclass
