@@ -12,13 +12,14 @@ from typing import Any
 
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.bm3d.filter import BM3D
+from napari_gpu_denoise.filters.bm3d.groups import TwoPasses
 from napari_gpu_denoise.filters.bm4d.filter import BM4D
 from napari_gpu_denoise.filters.isoline import Isoline
 from napari_gpu_denoise.filters.search.likeness import FOUND, Likeness, compared
 from napari_gpu_denoise.filters.vbm3d import VBM3D, nearest_window
 from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.measurements.subspace import FEWEST, MEASUREMENTS, SLICES, Subspace
-from napari_gpu_denoise.noise.models import NoiseModel
+from napari_gpu_denoise.noise.models import NoiseModel, PoissonGaussian
 from napari_gpu_denoise.noise.record import LOG_SPECKLE, NoiseEstimate
 from napari_gpu_denoise.noise.sampling import PlaneReader
 from napari_gpu_denoise.opencl.device import Device, choose_devices
@@ -47,8 +48,9 @@ def noise_in_words(estimate: NoiseEstimate) -> str:
 def models_in_words(models: Sequence[NoiseModel]) -> str:
     """Return models of channels, which are of one kind, in words."""
     name = models[0].name
-    if name == "poisson-gaussian" and all(
-        model.gain <= _NEGLIGIBLE * model.read_noise for model in models
+    if all(
+        type(model) is PoissonGaussian and model.gain <= _NEGLIGIBLE * model.read_noise
+        for model in models
     ):
         name = "gaussian"
     return _NOISE.get(name, f"{models[0].title} noise")
@@ -372,5 +374,5 @@ def _with_effort(settings: Filter, effort: str | None, noise: NoiseEstimate) -> 
     _, changes = settings.nearest_profile()
     changes.pop("refine", None)  # which tells "best" from "normal"
     chosen = type(settings).of(profile=effort, **changes)
-    plain = effort == "best" and chosen.unrefined(noise.models)
+    plain = effort == "best" and isinstance(chosen, TwoPasses) and chosen.unrefined(noise.models)
     return _with_effort(settings, "high", noise) if plain else chosen

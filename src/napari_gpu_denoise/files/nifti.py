@@ -36,7 +36,7 @@ _WEIGHTING = ".bval", ".bvec"
 _VECTORS = {1006, 1007, 2003, 2004}  # intents: displacements, any vectors, RGB and RGBA vectors
 # Codes of types of pixels.
 _NUMBERS = {2, 4, 8, 16, 64, 256, 512, 768, 1024, 1280}
-_OTHERS = dict.fromkeys((128, 2304), "holds colours")
+_OTHERS: dict[int, str] = dict.fromkeys((128, 2304), "holds colours")
 _OTHERS |= dict.fromkeys((32, 1792, 2048), "holds complex numbers")
 _UNITS = {1: "m", 2: "mm", 3: "µm"}
 _TIMES = {8: "s", 16: "ms", 24: "µs"}
@@ -90,7 +90,7 @@ def open_image(
 def _unpacked(file: BinaryIO) -> Any:
     """Return a reader of a compressed file: with indexed_gzip, of any part of it."""
     try:
-        from indexed_gzip import IndexedGzipFile
+        from indexed_gzip import IndexedGzipFile  # pyright: ignore[reportMissingImports]
     except ImportError:
         return gzip.open(file)
     return IndexedGzipFile(fileobj=file)
@@ -125,7 +125,7 @@ def _shape(header: Any, path: Path) -> tuple[int, ...]:
         raise input_checks.cut_short(path)
     if len(shape) < 2:
         raise ImageError(
-            f"{path} is not an image, because it has a single axis of {shape[0]}: choose another."
+            f"{path} is not an image, because it has a single axis of {sum(shape)}: choose another."
         )
     return shape
 
@@ -299,7 +299,7 @@ class Voxels(FileBlocks):
 
 
 def write(
-    file: BinaryIO, path: Path, data: Any, like: ImageFile, records: Sequence[dict]
+    file: Any, path: Path, data: Any, like: ImageFile, records: Sequence[dict]
 ) -> tuple[str, ...]:
     """Write new voxels with the header of another NIfTI file, as `formats.write` does.
 

@@ -20,7 +20,7 @@ from napari_gpu_denoise.image.axes import UNNAMED
 from napari_gpu_denoise.image.levels import Levels, convert, is_plain, output_dtype
 from napari_gpu_denoise.image.threads import ahead, copy_threads
 from napari_gpu_denoise.noise.magnitude import lacks_values
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, Rician
+from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician
 from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.protocol.settings import setting
@@ -200,8 +200,9 @@ class _Series:
         block = self.image.block(self.run.nonfinite, self.place(slab, number))
         if block.ends is not None and not np.isfinite(block.ends).all():
             Levels.of(block.finite)  # refuses NaN and infinity
-        parts = block.given, block.finite, block.nonfinite_mask
-        given, finite, mask = (p if p is None else np.moveaxis(p, self.axis, 0) for p in parts)
+        given, finite = (np.moveaxis(p, self.axis, 0) for p in (block.given, block.finite))
+        mask = block.nonfinite_mask
+        mask = mask if mask is None else np.moveaxis(mask, self.axis, 0)
         return Block(given, finite.astype(self.dtype, order="C"), mask, block.ends)
 
     def weights(self, slab: slice = slice(None)) -> np.ndarray:
@@ -271,7 +272,7 @@ class _Series:
     def use(self, sigma: Sigma) -> None:
         """Set what makes the noise white."""
         model = sigma.models[0] if sigma.models else None
-        if sigma.stabilised and not isinstance(model, Rician):
+        if model is not None and sigma.stabilised and not isinstance(model, Rician):
             return self._use_law(model)
         array = np.moveaxis(sigma.array, self.axis, 0)
         scale = np.sqrt(np.square(array).mean(axis=tuple(range(1, array.ndim)), keepdims=True))
@@ -280,7 +281,7 @@ class _Series:
                 "The sigma of some measurements is 0, so that nothing can be filtered in them",
                 "give a positive sigma",
             )
-        if model is not None and model.models_correlation:
+        if isinstance(model, Correlated):
             self.correlated = model.scaled(1 / model.sigma)
         self.model = model if sigma.stabilised else None
         self.spread = (array / scale).mean(axis=0)
@@ -293,7 +294,7 @@ class _Series:
         """
         from scipy.ndimage import gaussian_filter
 
-        self.law, scale, variance = law, 0.0, np.empty(self.shape)
+        self.law, scale, variance = law, np.zeros(self.count), np.empty(self.shape)
         for slab in self.slabs():
             told = law.variance_told_by(self.block(slab).finite)
             scale, variance[slab] = scale + told.reshape(self.count, -1).sum(1), told.mean(axis=0)
@@ -426,7 +427,7 @@ def _repeats(values: np.ndarray) -> Iterator[slice]:
 
 
 @filter_function(Subspace)
-def subspace() -> np.ndarray:
+def subspace() -> None:
     """Denoise a series of measurements of one object by its principal components.
 
     For diffusion directions, echoes, inversion times, spectral channels and lifetime bins; not for

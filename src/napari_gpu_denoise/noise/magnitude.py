@@ -93,7 +93,8 @@ def _by_levels(channel: Evidence) -> Magnitudes | None:
     mean, variance = laws.curve.fitted
     if mean[0] > limits.MAX_MEAN_OF_DARK_LEVEL * math.sqrt(variance[0]):
         return None
-    sigma = np.geomspace(*np.sqrt([0.8 * variance.min(), 3 * variance.max()]), 400)
+    low, high = np.sqrt([0.8 * variance.min(), 3 * variance.max()])
+    sigma = np.geomspace(low, high, 400)
     cost = capped_cost(_level_distances(laws, sigma, 2.0))
     best = int(cost.argmin())
     limit = limits.MAX_MISFIT_OF_MAGNITUDES * laws.levels
@@ -155,7 +156,8 @@ def _missing_values(channel: Evidence) -> float:
 
     Noise whose variance is on a line, such as that of photons, may have none of them either.
     """
-    if channel.laws.line + limits.MIN_COST_GAIN < channel.laws.constant:
+    laws = channel.laws
+    if laws is None or laws.line + limits.MIN_COST_GAIN < laws.constant:
         return 0.0
     from scipy.special import ndtr
 
@@ -164,8 +166,8 @@ def _missing_values(channel: Evidence) -> float:
         image = plane if blank is None else plane[~blank]
         values += image.size
         found += int(np.count_nonzero(image <= 0))
-    mean, variance = channel.laws.curve.fitted
-    count = np.array(channel.laws.curve.count)[np.array(channel.laws.curve.used, bool)]
+    mean, variance = laws.curve.fitted
+    count = np.array(laws.curve.count)[np.array(laws.curve.used, bool)]
     expected = values * float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
     return _deviance(found, expected)
 
@@ -182,7 +184,7 @@ def lacks_values(values: np.ndarray) -> bool:
     half = vectors[:, len(vectors) // 2 :]
     rest = math.sqrt(1 - half.shape[1] / len(values))
     expected = float(ndtr(half @ (half.T @ values) / -rest).sum())
-    found = np.count_nonzero(values <= 0)
+    found = int(np.count_nonzero(values <= 0))
     # A sigma that is not exact changes what is expected by a part, and magnitudes lack nearly all.
     return 2 * found < expected and _deviance(found, expected) > limits.MIN_COST_GAIN
 

@@ -111,7 +111,7 @@ class Rician(base.NoiseModel):
             return base.Misfit(math.inf)
         why = f"{found.share:.0%} of the image has a Rayleigh distribution, as magnitude images "
         why += "have in regions without signal"
-        if not found.share:
+        if channel.laws is not None and not found.share:
             range_of = channel.laws.range()
             why = f"the variance depends on brightness as that of magnitudes does, {range_of}"
         proof = min(found.proof, limits.PROOF_WORTH) + limits.PROOF_WORTH * bool(photons)
