@@ -416,8 +416,7 @@ VBM3D = {
     ),
     "vbm3d by default": Case(FEW, (6, 25, 30), "TYX"),
     "vbm3d, refined": Case(
-        small(gd.VBM3D, **VIDEO | {"window_nearest": 21}, refine="once"),
-        *((3, 21, 25), "TYX", SIGMA, ROOMY),
+        *(small(gd.VBM3D, **VIDEO, refine="once"), (3, 21, 25), "TYX", SIGMA, ROOMY),
     ),
     "vbm3d of fast motion": Case(replace(FEW, window_nearest=23), (5, 64, 9), "TYX", make=fast),
     "vbm3d of flicker": Case(FEW, (6, 28, 30), "TYX", make=flickering),

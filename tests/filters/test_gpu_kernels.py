@@ -148,6 +148,7 @@ def by_ridge(image, estimate, settings, sigma):
         vbm3d.passes_of(settings)[-1],
         **{"window": search.first, "window_next": search.following, "per_frame": search.kept},
         **{"window_nearest": search.nearest, "neighbours": search.neighbours},
+        window_fill=search.first,  # of large groups of overlapping patches
         **{"step": search.step, "similar": search.similar, "still": search.still},
     )
 

@@ -43,6 +43,7 @@ class Pass:
     frames_before: int = 0
     frames_after: int = 0
     window_nearest: int = 15
+    window_fill: int = 0  # in which more of the own frame are found; 0: `window_nearest`
     window_next: int = 5
     per_frame: int = 2
     still: float = 0.0

@@ -99,7 +99,8 @@ def find_matches(
     if len(own) == settings.per_frame:
         # Where other frames are few or unlike, more of the same frame fill the group.
         last = order(own[-1], (t, y, x))
-        wider = ranked(t, around([(y, x)], settings.window_nearest, shape))
+        fill = settings.window_fill or settings.window_nearest
+        wider = ranked(t, around([(y, x)], fill, shape))
         begin = bisect_right(wider, last, key=lambda match: order(match, (t, y, x)))
         more = near(wider[begin:])
         matches = in_order(matches + more[: settings.neighbours - len(matches)])
