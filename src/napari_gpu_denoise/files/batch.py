@@ -201,7 +201,8 @@ def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) 
         yield f"  sigma       {f'{sigma} ({source})' if sigma else source}"
     if record.sigma_factor != 1:
         yield f"  strength    {record.sigma_factor:g} times this"
-    yield f"  saturated   {record.saturated} values"
+    clipped = f", clipped to the range of {record.output_dtype}: float32 keeps them"
+    yield f"  saturated   {record.saturated} values{clipped if record.saturated else ''}"
     if record.nonfinite:
         yield f"  non-finite  {record.nonfinite} values, left unchanged"
     yield f"  device      {record.device}"
