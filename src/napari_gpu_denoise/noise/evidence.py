@@ -187,7 +187,7 @@ class Evidence:
     @cached_property
     def temporal(self) -> PhotonNoise | None:
         """Noise of a time-lapse in which hardly anything moves, where it is known."""
-        if self.spectra is None or self.row is None:
+        if self.row is None:
             return None
         try:
             found = self.row.still_noise()
@@ -204,9 +204,9 @@ class Evidence:
 
     @cached_property
     def row(self) -> FramesInARow | None:
-        """Some frames of a time-lapse with those that follow."""
+        """Some frames of a time-lapse with those that follow, if they have patches."""
         axis = self._source.axes.find("T")
-        if axis < 0:
+        if axis < 0 or self.spectra is None:
             return None
         frames = self._source.along(axis, self._channel, range(self._source.shape[axis]))
         return FramesInARow.of(frames, self._source.threads, self._device)
