@@ -192,12 +192,15 @@ class Advice:
         named = [f"{name.replace('_', ' ')} {value}" for name, value in changes.items()]
         return ", ".join([self.filter.title, f"profile {profile}", *named])
 
-    def summary(self) -> str:
-        """Return the advice as several lines of text, no line break at the end."""
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the advice as names and texts."""
         rows = [("image", self.image), ("noise", self.noise), ("use", self.choice)]
         rows += [("because", self.reason), ("takes", time_in_words(self.seconds))]
-        rows += [("note", hint) for hint in self.hints]
-        return "\n".join(f"{name:<11} {text}" for name, text in rows)
+        return rows + [("note", hint) for hint in self.hints]
+
+    def summary(self) -> str:
+        """Return the advice as several lines of text, no line break at the end."""
+        return "\n".join(f"{name:<11} {text}" for name, text in self.lines())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the advice as plain values, ready for JSON."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
@@ -161,11 +161,14 @@ class NoiseEstimate:
             white = "assumed white"
         return f"{', '.join(parts)}; noise is {white}"
 
-    def summary(self) -> str:
-        """Return all that is known as lines of text, with standard errors and notes."""
+    def lines(self, said: Callable[[str], str] = str) -> list[tuple[str, str]]:
+        """Return all that is known as names and texts, with standard errors and notes.
+
+        `said` returns the wording of a note for a front end.
+        """
         rows = [("model", ", ".join([self.models[0].title, *self._parameters(True)]))]
         rows.append(("because", self.reason))
-        sigma = ", ".join(map(_measured, self.sigma, self.standard_error))
+        sigma = ", ".join(map(measured, self.sigma, self.standard_error))
         planes = f"{self.planes} plane{'s' * (self.planes != 1)}"
         rows.append(("sigma", f"{sigma} ({self.method}, {planes})"))
         names = {"T": "frame", "Z": "slice"}
@@ -179,8 +182,11 @@ class NoiseEstimate:
         dark, bright = np.max(self.clipped, axis=0)
         if dark or bright:
             rows.append(("clipped", f"{dark:.2%} of the pixels dark, {bright:.2%} bright"))
-        rows += [("note", note) for note in self.notes]
-        return "\n".join(f"{name:<11} {text}" for name, text in rows)
+        return rows + [("note", said(note)) for note in self.notes]
+
+    def summary(self) -> str:
+        """Return `lines` as text."""
+        return "\n".join(f"{name:<11} {text}" for name, text in self.lines())
 
     def as_dict(self) -> dict[str, Any]:
         """Return all fields, ``model``, ``white`` and ``verdict``, ready for JSON.
@@ -223,7 +229,7 @@ class NoiseEstimate:
                 continue
             errors = [each.get(parameter.name, math.nan) for each in self.errors]
             if exact:
-                found.append(f"{parameter.label} {', '.join(map(_measured, values, errors))}")
+                found.append(f"{parameter.label} {', '.join(map(measured, values, errors))}")
             elif not all(5 * e > abs(v) for v, e in zip(values, errors, strict=True)):
                 low, high = f"{min(values):.3g}", f"{max(values):.3g}"
                 found.append(f"{parameter.label} {low}" + f" to {high}" * (low != high))
@@ -231,7 +237,8 @@ class NoiseEstimate:
         return [*found, details] if details else found
 
 
-def _measured(value: float, error: float) -> str:
+def measured(value: float, error: float) -> str:
+    """Return a value with its standard error, if that is known."""
     return f"{value:.4g} ± {error:.2g}" if math.isfinite(error) else f"{value:.4g}"
 
 

@@ -23,7 +23,7 @@ from napari_gpu_denoise._napari.layers.provenance import identity
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
-from napari_gpu_denoise._napari.noise.rows import as_html, rows_of
+from napari_gpu_denoise._napari.noise.rows import as_html, titled
 from napari_gpu_denoise._napari.panel import ImagePanel
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
 from napari_gpu_denoise._napari.resolve import NotLookedAt, Problem, Resolved
@@ -499,4 +499,4 @@ def advice_as_html(names: Sequence[str], advice: Sequence[Advice]) -> str:
     else:
         both = zip(names, advice, strict=True)
         advice = [replace(each, image=f"{name}: {each.image}") for name, each in both]
-    return "".join(as_html(rows_of(each.summary())) for each in advice)
+    return "".join(as_html(titled(each.lines())) for each in advice)

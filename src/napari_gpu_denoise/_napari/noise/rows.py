@@ -5,22 +5,17 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 
 from napari_gpu_denoise._napari.wording import in_panel
-from napari_gpu_denoise.noise.record import NoiseEstimate
-
-_NAMES = 11  # characters of a name in a summary of the library
-
-Rows = list[tuple[str, str]]
+from napari_gpu_denoise.noise.record import NoiseEstimate, measured
 
 
-def rows_of(summary: str) -> Rows:
-    """Return names and texts of a summary of the library, which has one of each a line."""
-    return [(e[:_NAMES].strip().capitalize(), e[_NAMES:].strip()) for e in summary.splitlines()]
+def titled(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return names and texts of the library with the names as titles of rows."""
+    return [(name.capitalize(), text) for name, text in lines]
 
 
-def noise_rows(estimate: NoiseEstimate, planes: str) -> Rows:
+def noise_rows(estimate: NoiseEstimate, planes: str) -> list[tuple[str, str]]:
     """Return the parameters of noise with their units, and all else that is known of it.
 
     `planes` names those that were read.
@@ -31,15 +26,9 @@ def noise_rows(estimate: NoiseEstimate, planes: str) -> Rows:
         if any(values) or not each.optional:
             errors = [known.get(each.name, math.nan) for known in estimate.errors]
             text = ", ".join(map(measured, values, errors))
-            found.append((each.label.capitalize(), f"{text} {each.unit}"))
-    said = replace(estimate, notes=tuple(map(in_panel, estimate.notes)))
-    _, *others = rows_of(said.summary())  # after the model
-    return [*found, *others, ("Planes read", planes)]
-
-
-def measured(value: float, error: float) -> str:
-    """Return a value with its standard error, if that is known."""
-    return f"{value:.4g} ± {error:.2g}" if math.isfinite(error) else f"{value:.4g}"
+            found.append((each.label, f"{text} {each.unit}"))
+    _, *others = estimate.lines(in_panel)  # after the model
+    return titled([*found, *others, ("planes read", planes)])
 
 
 def as_html(rows: Iterable[tuple[str, str]]) -> str:
