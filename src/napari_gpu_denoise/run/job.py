@@ -208,12 +208,17 @@ class Job:
         return 0 if self.filter.yields_map else self.sigma.blank_width
 
     @cached_property
+    def noisy(self) -> bool:
+        """Whether any pixel has noise; without, nothing is filtered."""
+        return bool(self.sigma.array.any())
+
+    @cached_property
     def margins(self) -> tuple[tuple[int, int], ...]:
         """How many pixels to read along each axis before and after those that a part yields.
 
-        Without noise nothing is filtered, and no margin needed.
+        Without noise none is needed.
         """
-        if not self.sigma.array.any():
+        if not self.noisy:
             return ((0, 0),) * len(self.names)
         squares = max(self.blank_width - 1, 0)
         fill = _FILL_MARGIN * (self.run.nonfinite == "keep" and self.dtypes[0].kind == "f")
@@ -240,14 +245,14 @@ class Job:
         image and what became of them; `device` is named if the report names none.
         """
         notes, tally = [*self.sigma.notes, *self.filter.notes], report.tally
-        smallest, names, noisy = self.filter.smallest, self.names, self.sigma.array.any()
+        smallest, names = self.filter.smallest, self.names
         unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
-        if noisy and not (unproven or self.filter.yields_map):
+        if self.noisy and not (unproven or self.filter.yields_map):
             change = change_note(*pair(), names)
             notes += [] if change is None else [change]
         if tally.fill:
             notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
-        if not noisy:
+        if not self.noisy:
             notes += [] if unproven else [NO_NOISE]
         elif any(n < smallest for a, n in zip(names, self.shape, strict=True) if a in "YX"):
             notes.append(

@@ -51,11 +51,6 @@ class StreamFrame:
         """Pixels and result as frames; slices and the like are frames of videos of their own."""
         return arrange_part(self.job, Part.of(self.job), self.block.finite, self.out)
 
-    @cached_property
-    def noiseless(self) -> bool:
-        """Whether there is nothing to filter."""
-        return not self.job.sigma.array.any()
-
     @property
     def tally(self) -> Tally:
         """What was counted; complete once the frame is finished."""
@@ -64,7 +59,7 @@ class StreamFrame:
     def finished(self) -> np.ndarray:
         """Return the result, with the pixels that are not filtered as they were given."""
         unfiltered = self.job.unfiltered(self.block.finite)
-        if self.noiseless:
+        if not self.job.noisy:
             self.clipped[0] += convert(unfiltered, self.out)
         else:
             job, given = self.job, self.block.given
@@ -268,7 +263,7 @@ class FrameStream:
         """Write results of a video, as `FrameFlow.run` does."""
         for k in range(values.shape[1]):
             frame = self._held[first + k]
-            if frame.noiseless:
+            if not frame.job.noisy:
                 continue  # `finished` copies it
             work = frame.work
             if video in frame.constant:
