@@ -85,15 +85,12 @@ def test_what_is_there_is_kept_or_overwritten(lab, monkeypatch):
     assert lab.system.exists("/lab/other.zarr/data")
 
 
-def test_a_run_that_was_killed_is_not_resumed_but_named(lab, monkeypatch):
+def test_what_a_killed_run_leaves_is_kept_or_overwritten(lab, monkeypatch):
     killed(lab, monkeypatch)
-    for given in ({}, {"resume": True}):
-        error = lab.failure(**given).error
-        assert str(error).endswith(
-            "is unfinished, as its run goes on or was killed, and only runs that write to a folder "
-            "are resumed: pass overwrite=True to start again."
-        )
-        assert on_command_line(error).endswith("resumed: add --overwrite to start again.")
+    assert "exists and was kept" in lab.run()[0].skipped[0].skipped
+    error = lab.failure(resume=True).error
+    assert "is no result whose record identifies its input" in str(error)
+    assert "use --overwrite" in on_command_line(error)
     report, wrote = lab.run(overwrite=True)
     assert report.done and len(wrote) == 6
     check_whole(lab)

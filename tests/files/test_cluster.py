@@ -27,10 +27,8 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
-from napari_gpu_denoise.files.batch import Batch, denoise_files
-from napari_gpu_denoise.files.cluster import NewWorkers, connected
+from napari_gpu_denoise.files.cluster import connected, new_workers
 from napari_gpu_denoise.run import by_parts
-from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -246,69 +244,22 @@ def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypat
         gd.run_batch(inputs, PLAIN, 20.0, **options, overwrite=True)
 
 
-@pytest.fixture
-def new(client, device, monkeypatch, tmp_path):
-    """Return a function that runs a batch with workers that come when they would save so much."""
-
-    def run(inputs, worth):
-        monkeypatch.setattr(dask_workers, "_WORTH", worth)
-        monkeypatch.setattr(dask_workers, "_LOOKS", 0.0)
-        with NewWorkers(2, device) as workers:
-            plain = workers.told
-
-            def told(done):
-                plain(done)
-                if workers._begun:
-                    started.wait(60)
-
-            def start():
-                workers.client, workers.note = client, "2 workers were started."
-                started.set()
-
-            started = threading.Event()
-            monkeypatch.setattr(workers, "start", start)
-            monkeypatch.setattr(workers, "told", told)
-            run = Run(PLAIN, 20.0, device=device)
-            return denoise_files(Batch.of(inputs, tmp_path / "made", run, workers=workers))
-
-    return run
-
-
-@pytest.mark.parametrize("worth", [-1.0, 1e9])
-def test_workers_that_come_later_go_on_with_the_batch(several, new, monkeypatch, worth):
-    folder, expected = several
-    here, plain = [], batch.denoise_file
-
-    def denoise_file(path, *given, **options):
-        if threading.current_thread() is threading.main_thread():
-            here.append(path.name)
-        return plain(path, *given, **options)
-
-    monkeypatch.setattr(batch, "denoise_file", denoise_file)
-    report = new(folder, worth)
-    assert len(report.done) == 6 and len(report.failed) == 1
-    for file in report.done:
-        np.testing.assert_array_equal(gd.read(file.output).data, expected[file.input.name])
-    # The first file, or all; the last is filtered by all, and begun by this process.
-    every = sorted(each.name for each in folder.iterdir())
-    assert here == (["0.tif", "5.tif"] if worth < 0 else every)
-    assert ("2 workers were started" in report.summary) == (worth < 0)
-    assert ("No workers were started: they would have saved" in report.summary) == (worth > 0)
-
-
-def test_workers_that_come_later_go_on_with_a_file(place, new, monkeypatch):
+def test_a_worker_that_joins_during_the_run_does_what_is_left(place):
+    """Nothing has to be told to it: here the only one that was there leaves, too."""
     expected, _ = place.done(name="plain")
-    left, plain = [], dask_workers.PartList
+    with distributed.LocalCluster(n_workers=1, **IN_THREADS) as growing:
 
-    def parts(*given):
-        made = plain(*given)
-        left.append(len(made.left))
-        return made
+        def replaced(state):
+            if state.done == 5 and len(growing.workers) == 1:
+                first = growing.workers[0].address
+                growing.scale(2)
+                client.wait_for_workers(2, timeout=60)
+                client.retire_workers([first])
 
-    monkeypatch.setattr(dask_workers, "PartList", parts)
-    (file,) = new([place.input], -1.0).done
-    np.testing.assert_array_equal(gd.read(file.output).data, expected)
-    assert 0 < left[0] < 36
+        with distributed.Client(growing, set_as_default=False) as client:
+            made, record = place.done(client=client, progress=replaced)
+    np.testing.assert_array_equal(made, expected)
+    assert record.device.startswith("2 x ")
 
 
 def test_an_error_of_the_input_is_raised_at_once(tmp_path, client, monkeypatch):
@@ -428,12 +379,9 @@ def test_a_worker_that_is_killed_costs_its_parts_only(tmp_path):
 
     place, killed = written(tmp_path), []
     expected, _ = place.done(name="plain")
-    with NewWorkers(2) as workers:
-        workers.start()
-        client = workers.client
+    with new_workers(2) as client:
         before = client.run(os.getpid)
-        before = {each: found for each, found in before.items() if found != os.getpid()}
-        assert len(before) == 2
+        assert len(before) == 2 and os.getpid() not in before.values()
         for process in before.values():
             os.kill(process, signal.SIGINT)  # the terminal sends Ctrl-C to them, too
 
@@ -522,11 +470,10 @@ for address in ("tls://127.0.0.1:9", "tcp://127.0.0.1:9") * 4:
 def test_what_connecting_to_dask_raises(monkeypatch):
     """The dashboard is for this machine only."""
 
-    def cluster(workers, scheduler, **_):
-        places = {each["options"]["host"] for each in (*workers.values(), scheduler)}
-        assert places == {"127.0.0.1"}
-        raise OSError(scheduler["options"]["dashboard_address"])
+    def cluster(host, dashboard_address, **_):
+        assert host == "127.0.0.1"
+        raise OSError(dashboard_address)
 
-    monkeypatch.setattr(distributed, "SpecCluster", cluster)
-    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), NewWorkers(1) as workers:
-        workers.start()
+    monkeypatch.setattr(distributed, "LocalCluster", cluster)
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1:8787"), new_workers(1):
+        pass

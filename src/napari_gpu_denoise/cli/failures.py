@@ -41,7 +41,6 @@ REMEDIES = {
     "unchanged": "--noise correlated, or give --sigma",
     "unfinished": "repeat the run with the same settings, or leave out --resume to start again",
     "unfinished-damaged": "leave out --resume to start again",
-    "unfinished-there": "add --overwrite to start again",
     "uneven": "--noise auto",
     "unproven": "--noise {model} takes it for noise",
 }

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from napari_gpu_denoise.files.one_file import (
     denoise_file,
     memory_of,
 )
-from napari_gpu_denoise.files.resuming import has_result, kept_notes, remove_unfinished
+from napari_gpu_denoise.files.resuming import kept_notes, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
@@ -46,8 +46,7 @@ _TRIED_ALONE = (errors.DeviceMemoryError, errors.KernelError, MemoryError)
 class Batch:
     """Files to denoise with the same settings.
 
-    `targets` are the results of those among `found` that are meant to be images; `workers` are
-    those of dask that are started if that shortens the run.
+    `targets` are the results of those among `found` that are meant to be images.
     """
 
     found: tuple[Path, ...]
@@ -55,7 +54,6 @@ class Batch:
     run: Run
     options: Options
     stop_on_error: bool = False
-    workers: Any = None
 
     @classmethod
     def of(
@@ -64,7 +62,6 @@ class Batch:
         output: str | os.PathLike,
         run: Run,
         stop_on_error: bool = False,
-        workers: Any = None,
         **options: Any,
     ) -> Batch:
         """Return the batch of inputs and output, as `run_batch` takes them."""
@@ -72,7 +69,7 @@ class Batch:
         targets = dict(formats.pair(found, output))
         if options.get("client") is None:  # workers choose their devices by themselves
             run = replace(run, device=choose_devices(run.device, *run.uses))
-        return cls(tuple(found), targets, run, Options(**options), stop_on_error, workers)
+        return cls(tuple(found), targets, run, Options(**options), stop_on_error)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -131,15 +128,14 @@ class BatchReport:
     """The outcome for all files, in the order processed, up to a cancellation or a stop.
 
     `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
-    what of a plate is not in its result; `workers` why workers were started or not. `spent` has the
-    seconds that each file took for reading, filtering and writing, where these follow each other.
+    what of a plate is not in its result. `spent` has the seconds that each file took for reading,
+    filtering and writing, where these follow each other.
     """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
     notes: tuple[str, ...] = ()
     spent: tuple[dict[str, float], ...] = ()
-    workers: str = ""
 
     @property
     def done(self) -> tuple[FileReport, ...]:
@@ -160,7 +156,7 @@ class BatchReport:
     def summary(self) -> str:
         """The numbers of files, in words; of a long batch also what took most of its time."""
         done, failed, skipped = map(len, (self.done, self.failed, self.skipped))
-        told = f"{done} denoised, {failed} failed, {skipped} skipped. {self.workers}".strip()
+        told = f"{done} denoised, {failed} failed, {skipped} skipped."
         spent = sum(map(Counter, self.spent), Counter())
         if spent.total() < _LONG:
             return told
@@ -336,21 +332,19 @@ def denoise_files(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    state, count, spread = _BatchState(batch), len(todo), False
+    state, count = _BatchState(batch), len(todo)
     with _Flow(batch, state, files, progress) as flow:
         try:
-            while todo and not state.stops(files):
-                if not spread and (shared := flow.shared()) is not None:
-                    todo, spread = _by_workers(shared, state, todo, files, progress), True
-                else:
-                    flow.take(todo[0], (count - len(todo), count))
-                    todo = todo[1:]
+            if batch.options.client is not None:
+                todo = _by_workers(batch, state, todo, files, progress)
+            for index, path in enumerate(todo, count - len(todo)):
+                if not state.stops(files):
+                    flow.take(path, (index, count))
             flow.finish()
         except errors.Cancelled:
             notes = flow.cancelled()
             return BatchReport(tuple(files), len(files) < count, notes, tuple(state.spent))
-    workers = "" if batch.workers is None else batch.workers.note
-    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent), workers=workers)
+    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent))
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -381,16 +375,6 @@ class _Flow(contextlib.ExitStack):
         self._reporting, self._ended = threading.Lock(), threading.Event()
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self.callback(self._ended.set)
-
-    def shared(self) -> Batch | None:
-        """Return the batch for workers, if there are any, perhaps since now; else None."""
-        batch, workers = self._batch, self._batch.workers
-        if workers is not None and workers.client is not None:
-            self.finish()
-            run = replace(batch.run, device=workers.device)
-            options = replace(batch.options, client=workers.client)
-            self._batch = replace(batch, run=run, options=options, workers=None)
-        return None if self._batch.options.client is None else self._batch
 
     def take(self, path: Path, place: tuple[int, int]) -> None:
         """Denoise a file, or begin to; `place` is its index, of a count."""
@@ -466,22 +450,11 @@ class _Flow(contextlib.ExitStack):
         self._path = path
 
         def among_all(step: Step) -> BatchProgress:
-            state = BatchProgress(path, *place, step.done, step.total, step.unit)
-            workers = self._batch.workers
-            if workers is not None and step.total:
-                workers.told((state.index + state.done / state.total) / state.count)
-                if workers.client is not None and step.unit == "part" and self._resumes(path):
-                    raise errors.Cancelled("Workers go on with it.")
-            return state
+            return BatchProgress(path, *place, step.done, step.total, step.unit)
 
         own = self._progress.within(among_all)
         own.stage("")
         return own
-
-    def _resumes(self, path: Path) -> bool:
-        """Return whether workers can go on with parts of a file: of one device, at no address."""
-        target = self._batch.targets[path]
-        return len(self._batch.devices) == 1 and not isinstance(target, zarr.places.Address)
 
     def _alone(self, path: Path, place: tuple[int, int], known: FileReport | None = None) -> None:
         """Denoise one file, with this process or with all workers, while no other is.
@@ -490,20 +463,12 @@ class _Flow(contextlib.ExitStack):
         """
         own, since = self._steps_of(path, place), time.monotonic()
 
-        def made(resume: bool) -> Any:
+        def made() -> Any:
             self._state.spent.append({})
-            batch, spent = self._batch, self._state.spent[-1]
-            options, told = replace(batch.options, resume=resume), {"progress": own, "spent": spent}
-            try:
-                return denoise_file(path, batch.targets[path], batch.run, options, **told)
-            except errors.Cancelled:
-                if self._progress.stopped() or batch.workers is None:
-                    raise
-                self.shared()
-                return made(resume=True)
+            batch, told = self._batch, {"progress": own, "spent": self._state.spent[-1]}
+            return denoise_file(path, batch.targets[path], batch.run, batch.options, **told)
 
-        first = partial(made, self._batch.options.resume)
-        self._end(path, first if known is None else lambda: known, since)
+        self._end(path, made if known is None else lambda: known, since)
 
     def _end(self, path: Path, made: Callable[[], Any], since: float) -> None:
         """Report on a file, of which `made` returns a report, or what `denoise_file` does."""
@@ -554,12 +519,11 @@ def _by_workers(
     rest: list[Path] = []
     begun: list[Path] = []
 
-    before, total = len(files), len(files) + len(todo)
+    total = len(todo)
 
     def among_all(step: Step) -> BatchProgress:
         index = min(step.done, total - 1)
-        path = todo[max(index - before, 0)]
-        return BatchProgress(path, index, total, step.done, step.total, step.unit)
+        return BatchProgress(todo[index], index, total, step.done, step.total, step.unit)
 
     of_all = progress.within(among_all)
 
@@ -580,7 +544,7 @@ def _by_workers(
             else:
                 rest.append(path)
 
-    of_all.tell(before, total, "file")
+    of_all.tell(0, total, "file")
     work = outcomes(client, small(), DeviceReport(), progress)
     with contextlib.closing(work) as results:
         for number, outcome in results:
@@ -630,9 +594,10 @@ class _BatchState:
                 f"{twin} and {path} would have the same name in {target.parent}: write them to two "
                 "folders."
             )
-        replaced = has_result(target) and batch.options.overwrite
+        exists = target.exists()
+        replaced = exists and batch.options.overwrite
         formats.check_target(target, self._inputs if replaced else batch.found, self._written)
-        if replaced or not has_result(target):
+        if replaced or not exists:
             return None
         if batch.options.resume:
             with batch.open_image(path) as picture:
@@ -715,7 +680,7 @@ def _plate(batch: Batch) -> tuple[str, ...]:
     if not images or zarr.places.has_suffix(targets[0]) or not zarr.places.is_zarr_path(targets[0]):
         return ()
     plate = zarr.metadata.plate_of(images)
-    if plate is None or not all(map(has_result, targets)):
+    if plate is None or not all(map(zarr.places.is_zarr, targets)):
         return ()
     place, inside = targets[0], zarr.metadata.within(plate, images[0])
     for _ in inside.split("/"):

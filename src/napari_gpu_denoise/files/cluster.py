@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
@@ -412,86 +412,47 @@ def _quietly(method: Callable, **options: Any) -> None:
         method(**options)
 
 
-# Seconds that workers have to save, at most, to be started: to start and to end them takes about
-# three, and where the device or the disk is what all wait for, they save nothing.
-_WORTH = 10.0
-_LOOKS = 1.0  # seconds between two estimates of the rest
 _THREADS = 2  # of each process: while a device filters a part, another one is read or written
 
 
-class NewWorkers(contextlib.ExitStack):
-    """Workers on this machine, which are started when that shortens a run; they end with the block.
+@contextlib.contextmanager
+def new_workers(count: int) -> Iterator[Any]:
+    """Yield a client of new workers on this machine; they end with the block.
 
-    `client` is theirs once all are there: until then this process does all, and afterwards it is
-    one of them. `device` is what they are to run on: of a CPU each has its share of the cores.
-    `said` is told the address of the dashboard, if there is one. `note` says why they were started,
-    or not.
+    Of a CPU, each has its share of the cores.
     """
+    _check_dask()
+    from distributed import Client, LocalCluster
 
-    def __init__(self, count: int, device: Any = None, said: Callable[[str], object] = str):
-        super().__init__()
-        _check_dask()
-        self.device, self._count, self._said = device, count, said
-        self.client: Any = None
-        self.note = "No workers were started: the run was too short."
-        self._first: np.ndarray | None = None
-        self._begun, self._next = False, 0.0
-
-    def told(self, done: float) -> None:
-        """Hear which share of a run is done; start the workers if they can shorten the rest."""
-        import psutil  # which dask.distributed needs, too
-
-        if self._begun or time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + _LOOKS
-        now = np.array([psutil.cpu_times().idle / (psutil.cpu_count() or 1), done])
-        if self._first is None:
-            self._first = now  # kernels were built before
-        idle, since = now - self._first
-        if since <= 0:
-            return
-        saved = idle * (1 - done) / since  # as long as the cores will do nothing
-        told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
-        self.note = f"No workers were started: {told}."
-        if saved > _WORTH:
-            self._begun = True
-            self.enter_context(ThreadPoolExecutor(1, "workers")).submit(self.start)
-
-    def start(self) -> None:
-        """Start the workers, and wait until all are there."""
-        import distributed
-
-        self.note = f"{self._count} workers were not there yet when the run ended."
-        usual = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard": False}
-        usual["nthreads"] = _THREADS
-        here = {"cls": distributed.Worker, "options": {**usual, "memory_limit": 0}}
-        share = str(max((os.cpu_count() or 1) // self._count, 1))
-        other = {"env": {name: share for name in THREADS_OF_POCL if name not in os.environ}}
-        other |= {"preload": [__name__], "memory_limit": 1 / (self._count + 1)}
-        other["silence_logs"] = logging.CRITICAL  # of each worker that ends
-        new = {"cls": distributed.Nanny, "options": usual | other}
-        # Whoever can reach the dashboard sees names of files, and more.
-        options = {"host": "127.0.0.1", "protocol": "tcp://", "dashboard_address": "127.0.0.1:8787"}
+    share = str(max((os.cpu_count() or 1) // count, 1))
+    with contextlib.ExitStack() as held:
         try:
-            cluster = distributed.SpecCluster(
-                {**dict.fromkeys(range(self._count), new), "here": here},
-                scheduler={"cls": distributed.Scheduler, "options": {**options, "dashboard": True}},
-                silence_logs=logging.CRITICAL,  # pyright: ignore[reportArgumentType] a level, too
+            cluster = LocalCluster(
+                n_workers=count,
+                threads_per_worker=_THREADS,
+                memory_limit=1 / (count + 1),  # of the machine, on which this process is another
+                host="127.0.0.1",
+                protocol="tcp://",
+                # Whoever can reach the dashboard sees names of files, and more.
+                dashboard_address="127.0.0.1:8787",
+                silence_logs=logging.CRITICAL,  # of each worker that ends
+                preload=[__name__],
+                env={name: share for name in THREADS_OF_POCL if name not in os.environ},
             )
-            self.callback(_quietly, cluster.close)
-            client = distributed.Client(cluster, set_as_default=False)
+            held.callback(_quietly, cluster.close)
+            client = Client(cluster, set_as_default=False)
         except (OSError, RuntimeError) as error:
-            self.note = f"{self._count} workers could not be started ({error}): start fewer."
-            raise errors.ClusterError(self.note) from error
-        self.callback(_quietly, client.close)
-        self._said(client.dashboard_link or "")
-        self.client, self.note = client, f"{self._count} workers were started."
+            raise errors.ClusterError(
+                f"{count} workers could not be started ({error}): start fewer."
+            ) from error
+        held.callback(_quietly, client.close)
+        yield client
 
 
 def dask_setup(worker: Any) -> None:
     """Leave Ctrl-C to the command, which the terminal sends to all of its processes.
 
-    Called by each worker that `NewWorkers` starts, before any work.
+    Called by each worker that `new_workers` starts, before any work.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It warns of each task that is given up when a run is stopped.

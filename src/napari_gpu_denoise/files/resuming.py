@@ -34,11 +34,6 @@ _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems t
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
 
 
-def has_result(target: Path | zarr.places.Address) -> bool:
-    """Return whether anything has the name of a target, other than an unfinished result."""
-    return target.exists() and not zarr.places.is_unfinished(target)
-
-
 def unfinished_folder(target: Path) -> Path:
     """Return the hidden folder of an unfinished result, which need not be there."""
     real = Path(os.path.realpath(target))

@@ -200,12 +200,6 @@ def check_inside(folder: str | None, path: Path) -> str:
     return real
 
 
-def is_unfinished(path: str | os.PathLike) -> bool:
-    """Return whether an address holds what a run has written so far of an image."""
-    place = as_path(path)
-    return isinstance(place, Address) and (place / _CLAIM).exists()
-
-
 @dataclass(frozen=True)
 class Claim:
     """The right of a run to write an image, by a file in its folder that names the run.
@@ -221,12 +215,16 @@ class Claim:
         """Let this run write, and no other."""
         (self.folder / _CLAIM).write_text(self.run)
 
+    @property
+    def holder(self) -> str:
+        """The run that may write; '' if there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            return (self.folder / _CLAIM).read_text()
+        return ""
+
     def check(self) -> None:
         """Refuse to go on once another run writes the image, or it is gone."""
-        holder = ""
-        with contextlib.suppress(FileNotFoundError):
-            holder = (self.folder / _CLAIM).read_text()
-        if holder != self.run:
+        if (holder := self.holder) != self.run:
             why = "is written by another run" if holder else "was removed or moved during the run"
             raise OutputError(f"{self.folder} {why}: this one has stopped.", resumable=False)
 

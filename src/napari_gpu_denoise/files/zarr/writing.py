@@ -254,18 +254,9 @@ def check_place(place: Address, like: ImageFile, *, overwrite: bool) -> None:
             raise OutputError(f"{place} is, or holds, an input: choose another place.")
     if not place.exists():
         return
-    unfinished = places.is_unfinished(place)
-    if unfinished and not overwrite:
-        raise OutputError(
-            f"{place} is unfinished, as its run goes on or was killed, and only runs that write to "
-            "a folder are resumed",
-            "pass overwrite=True to start again",
-            code="unfinished-there",
-            resumable=False,
-        )
     if not overwrite:
         raise already_there(f"{place} exists")
-    if not unfinished and not places.is_zarr(place):
+    if not Claim(place).holder and not places.is_zarr(place):
         raise OutputError(f"{place} is not zarr: it is kept; choose another name.")
 
 
