@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import itertools
 import logging
 import os
@@ -379,17 +378,17 @@ def _check_dask() -> None:
 def connected(scheduler: str, seconds: float = _ANSWER_SECONDS) -> Iterator[Any]:
     """Yield a client of the dask scheduler at an address, which has `seconds` to answer."""
     _check_dask()
-    from distributed import Client, comm
+    from distributed import Client, Security, comm
+
+    async def connect() -> None:
+        given = Security().get_connection_args("client")
+        (await comm.connect(scheduler, timeout=seconds, **given)).abort()  # pyright: ignore[reportPrivateImportUsage]
 
     check_no_secrets(scheduler if "://" in scheduler else f"tcp://{scheduler}", errors.ClusterError)
     try:
-        if not scheduler.startswith(("inproc:", "ucx:")):  # which have no ports
-            # Of an address that it refuses, a client leaves a thread that the next one waits for.
-            comm.get_address_host_port(scheduler)  # pyright: ignore[reportPrivateImportUsage]
+        asyncio.run(connect())  # a client that fails leaves a thread for which Python would wait
         client = Client(scheduler, timeout=seconds, set_as_default=False)
-    except (OSError, TimeoutError, ValueError, TypeError) as error:
-        errors.free_traceback(error)  # with a client that, collected while another starts,
-        gc.collect()  # would wait for the lock that this one holds
+    except (OSError, ValueError, TypeError) as error:
         raise errors.ClusterError(
             f"No dask scheduler answers at {scheduler} ({error}): give the address that it prints "
             "when it starts, such as tcp://login1:8786."
