@@ -12,9 +12,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from files.interrupted import PLAIN, Place
-from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import FileError
-from napari_gpu_denoise.files.zarr import places
 
 pytest.importorskip("zarr", reason="zarr is not installed")
 MemoryFileSystem = pytest.importorskip("fsspec.implementations.memory").MemoryFileSystem
@@ -41,13 +39,6 @@ def heads(place):
 def check_whole(place):
     expected = gd.denoise(gd.read(place.input).data, PLAIN, 20.0, axes="ZYX").image
     np.testing.assert_array_equal(gd.read(place.output).data, expected)
-
-
-def killed(place, monkeypatch, **options):
-    """Stop a run, and leave all as it was then."""
-    with monkeypatch.context() as patched:
-        patched.setattr(places.Address, "remove", lambda self: None)
-        place.run(stop_at=2, **options)
 
 
 @pytest.mark.parametrize("version", ["0.4", "0.5"])
@@ -83,17 +74,6 @@ def test_what_is_there_is_kept_or_overwritten(lab, monkeypatch):
     file = lab.failure(output="memory://lab/other.zarr", overwrite=True)
     assert "is not zarr: it is kept" in str(file.error)
     assert lab.system.exists("/lab/other.zarr/data")
-
-
-def test_what_a_killed_run_leaves_is_kept_or_overwritten(lab, monkeypatch):
-    killed(lab, monkeypatch)
-    assert "exists and was kept" in lab.run()[0].skipped[0].skipped
-    error = lab.failure(resume=True).error
-    assert "is no result whose record identifies its input" in str(error)
-    assert "use --overwrite" in on_command_line(error)
-    report, wrote = lab.run(overwrite=True)
-    assert report.done and len(wrote) == 6
-    check_whole(lab)
 
 
 @pytest.mark.parametrize("done", [2, 6])

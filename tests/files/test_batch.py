@@ -149,29 +149,6 @@ def test_input_is_never_replaced(folder, calls):
     assert calls[1:] == []  # refused before the work, not after it
 
 
-def test_existing_results(folder, calls):
-    Path("out").mkdir()
-    Path("out/b.tif").write_text("precious")
-    report = run_batch("raw", SETTINGS, output="out")
-    assert not report.failed
-    assert report.skipped[0].skipped.startswith(f"{Path('out/b.tif')} exists and was kept")
-    assert Path("out/b.tif").read_text() == "precious"
-    assert len(report.done) == len(calls) == 2
-    report = run_batch("raw/b.tif", SETTINGS, output="out", overwrite=True)
-    np.testing.assert_array_equal(tifffile.imread(report.done[0].output), image(1) + 1)
-
-
-def test_only_results_of_the_same_settings_are_resumed(folder, calls):
-    run_batch("raw/a.tif", dataclasses.replace(SETTINGS, patch=5), output="out")
-    Path("out/b.tif").write_text("precious")
-    report = run_batch("raw/*.tif", SETTINGS, output="out", resume=True)
-    assert [file.output.name for file in report.done] == ["c.tif"]
-    said = [str(file.error) for file in report.failed]
-    assert "a.tif was made with a different filter or setting: choose another name" in said[0]
-    assert "b.tif is no result whose record identifies its input and settings" in said[1]
-    assert Path("out/b.tif").read_text() == "precious"
-
-
 def test_results_that_are_removed_during_the_run_are_told(folder, calls):
     """Their folder is made anew for the others, of which some may be lost with it."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import json
 import os
 from dataclasses import replace
@@ -16,7 +15,7 @@ from files.interrupted import PLAIN, SERIES, Place, check_killed
 from napari_gpu_denoise.cli.failures import on_command_line
 from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import resuming
-from napari_gpu_denoise.run import by_parts, job
+from napari_gpu_denoise.run import job
 from scenes import noisy, small
 
 pytestmark = pytest.mark.usefixtures("in_parts")
@@ -106,24 +105,6 @@ def test_a_filter_of_the_users_own_runs_and_leaves_nothing(tif):
     assert report.cancelled and not report.notes and not tif.unfinished
     tif.resumed(own)
     tif.check_as_uninterrupted(own)
-
-
-def test_a_run_that_fails_in_the_middle_of_a_part_is_resumed(place, monkeypatch):
-    place.write()
-    plain, calls = by_parts.Block.of, itertools.count()
-
-    def failing(*given):
-        if next(calls) == 4:
-            raise OSError("the network is gone")
-        return plain(*given)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(by_parts.Block, "of", failing)
-        file = place.failure()
-    assert "the network is gone" in str(file.error) and "are kept" in file.notes[0]
-    assert not place.complete
-    place.resumed()
-    place.check_as_uninterrupted()
 
 
 @pytest.mark.parametrize(

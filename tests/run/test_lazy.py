@@ -56,12 +56,6 @@ def test_chunks_of_any_size(device, name):
     np.testing.assert_array_equal(out, expected)
 
 
-@pytest.mark.parametrize("chunks", [(1, 30, 31), (1, 2, 57), (4, 60, 57)], ids=str)
-def test_chunks_stay_as_they_are(device, chunks):
-    array = da.from_array(noisy(4, 60, 57), chunks=chunks)
-    assert gd.denoise_lazy(array, small(KIND), 20, device=device).chunks == array.chunks
-
-
 @pytest.mark.parametrize("chunks", [(4, 120, 130), (3, 60, 65)], ids=str)
 @pytest.mark.parametrize("kind", [KIND, gd.VBM3D], ids=lambda kind: kind.name)
 def test_frames_of_one_level_are_told_by_the_whole(device, kind, chunks):

@@ -23,16 +23,6 @@ def spread(sigma, axes: str) -> np.ndarray:
     return np.broadcast_to(resolve_sigma(sigma, image, axes).array, image.shape)
 
 
-@pytest.mark.parametrize("axes", ["YX", "XY", "TYX", "CZYX"])
-@pytest.mark.parametrize("sigma", [3, 3.0, np.float32(3), [3], np.array([[3]]), 0])
-def test_one_number_is_for_all(axes, sigma):
-    found = resolve_sigma(sigma, image_of(axes), axes)
-    assert found.array.shape == (1,) * len(axes)
-    value = float(np.ravel(sigma)[0])
-    assert (found.values, found.source, found.notes) == ((value,), "given", ())
-    assert np.all(spread(sigma, axes) == value)
-
-
 @pytest.mark.parametrize(
     ("axes", "along"),
     [
@@ -71,25 +61,6 @@ def test_the_mean_of_a_map_does_not_overflow(scale):
     expected = scale * np.sqrt(np.mean(np.arange(35.0) ** 2))
     assert resolve_sigma(values, image_of("YX"), "YX").values == pytest.approx((expected,))
     assert resolve_sigma(0 * values, image_of("YX"), "YX").values == (0.0,)
-
-
-@pytest.mark.parametrize(
-    ("axes", "shape"),
-    [
-        ("TZYX", (4, 3, 1, 1)),
-        ("TZYX", (4, 1, 1, 1)),
-        ("TZYX", (1, 3, 1, 1)),
-        ("TZYX", (1, 1, 5, 7)),
-        ("TZYX", (1, 1, 5, 1)),
-        ("YXC", (1, 1, 2)),
-        ("XYT", (7, 5, 1)),
-    ],
-)
-def test_sigma_with_the_axes_of_the_image_is_spread_as_numpy_does(axes, shape):
-    values = np.arange(1.0, 1 + np.prod(shape)).reshape(shape)
-    np.testing.assert_array_equal(
-        spread(values, axes), np.broadcast_to(values, image_of(axes).shape)
-    )
 
 
 @pytest.mark.parametrize(

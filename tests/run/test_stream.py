@@ -79,21 +79,6 @@ def test_a_stream_gives_what_the_stack_gives(streaming_device, name, stack):
     assert_as_the_stack(SETTINGS[name], frames, axes=axes, device=streaming_device)
 
 
-@pytest.mark.parametrize("dtype", ["uint16", "float32"])
-def test_frames_of_any_layout_are_taken_and_left_alone(device, dtype):
-    frames, settings = noisy(6, 40, 44, dtype=dtype), SETTINGS["vbm3d 2+1"]
-    wide = np.zeros((6, 80, 132), dtype)
-    wide[:, ::2, ::3] = frames
-    frozen = frames.copy()
-    frozen.setflags(write=False)
-    fortran = [np.asfortranarray(one) for one in frames]
-    big_endian = frames.astype(frames.dtype.newbyteorder(">"))
-    expected = whole(settings, frames, device=device)
-    for given in (big_endian, frozen, wide[:, ::2, ::3], fortran):
-        made = assert_as_the_stack(settings, given, source=iter, device=device)
-        np.testing.assert_array_equal(made, expected)
-
-
 def assert_counted(settings, frames, sigma=20.0, known=None, axes="ZYX", **options):
     """Compare what a stream counts, and what it yields, with the record of the whole stack."""
     flow = FrameStream(Run(settings, sigma, axes=axes, **options), frames)
@@ -163,12 +148,6 @@ def test_a_function_may_give_each_frame_a_map_of_its_own(device):
     together = small(VBM3D, frames_before=1, frames_after=1)
     with pytest.raises(SigmaError, match="one map for all frames"):
         streamed(together, frames, lambda k: left * (1 + k), device=device)
-
-
-@pytest.mark.parametrize("wrong", [(1, 2, 3), lambda k: -1, lambda k: (1, 2)[k:]])
-def test_sigma_that_does_not_fit_is_refused(device, wrong):
-    with pytest.raises(SigmaError):
-        streamed(SETTINGS["vbm3d 2+1"], noisy(3, 40, 44), wrong, device=device)
 
 
 # Frames that do not fit

@@ -388,8 +388,8 @@ class Observed:
     `mean` is the result as pixels are measured, `spread` the noise; `squared`, `varied` and
     `followed` are means over pairs of runs: an estimate of the squared error, the variance of the
     result, and twice its covariance with the noise. `filtered` and `others` are pairs of
-    independent noise, along a first axis. `twin` is the result with fresh noise. Residuals are in
-    units of the noise.
+    independent noise, along a first axis. Residuals are those of the image, and of a twin with fresh
+    noise, in units of the noise.
     """
 
     known: np.ndarray
@@ -401,7 +401,6 @@ class Observed:
     followed: np.ndarray
     filtered: np.ndarray
     others: np.ndarray
-    twin: np.ndarray
     residual: np.ndarray
     twin_residual: np.ndarray
 
@@ -469,7 +468,7 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
     )
     both = np.stack(filtered), np.stack(others)
     means = squared, varied, followed
-    return Observed(known, noisy, mean, spread, *means, *both, twin, *residuals)
+    return Observed(known, noisy, mean, spread, *means, *both, *residuals)
 
 
 def sigma_check(trial: Trial, progress: Progress, done: int, total: int) -> formulas.SigmaCheck:
