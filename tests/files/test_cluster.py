@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -27,8 +28,10 @@ from napari_gpu_denoise.errors import (
 )
 from napari_gpu_denoise.files import batch
 from napari_gpu_denoise.files import cluster as dask_workers
-from napari_gpu_denoise.files.cluster import connected, new_workers
+from napari_gpu_denoise.files.batch import Batch, denoise_files
+from napari_gpu_denoise.files.cluster import NewWorkers, connected, new_workers
 from napari_gpu_denoise.run import by_parts
+from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 from scenes import noisy, small
 from zarr_stores import write_store
@@ -242,6 +245,37 @@ def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypat
     fail_on("all", monkeypatch, batch, "own_device", NoDeviceError)
     with pytest.raises(NoDeviceError, match="the device is broken"):
         gd.run_batch(inputs, PLAIN, 20.0, **options, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("when", "begun"),
+    [({"_WORTH": -1.0}, ["0.tif", "1.tif", "5.tif"]), ({"_LARGE": 0}, ["5.tif"]), ({}, None)],
+)
+def test_workers_are_started_when_they_shorten_a_batch(
+    several, client, device, monkeypatch, tmp_path, when, begun
+):
+    """They then do all but the last file, which is large: it is filtered by all."""
+    folder, expected = several
+    here, plain = [], batch.denoise_file
+
+    def denoise_file(path, *given, **options):
+        if threading.current_thread() is threading.main_thread():
+            here.append(path.name)
+        return plain(path, *given, **options)
+
+    monkeypatch.setattr(batch, "denoise_file", denoise_file)
+    monkeypatch.setattr(dask_workers, "new_workers", lambda _: contextlib.nullcontext(client))
+    for name, value in when.items():
+        monkeypatch.setattr(dask_workers, name, value)
+    workers = NewWorkers(2, device, str)
+    run = Run(PLAIN, 20.0, device=device)
+    report = denoise_files(Batch.of(folder, tmp_path / "made", run, workers=workers))
+    assert len(report.done) == 6 and len(report.failed) == 1
+    for file in report.done:
+        np.testing.assert_array_equal(gd.read(file.output).data, expected[file.input.name])
+    assert here == (begun or sorted(each.name for each in folder.iterdir()))
+    assert ("2 workers were started" in report.summary) == bool(begun)
+    assert ("No workers were started: they would have saved" in report.summary) == (not begun)
 
 
 def test_a_worker_that_joins_during_the_run_does_what_is_left(place):

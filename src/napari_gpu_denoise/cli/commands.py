@@ -182,12 +182,12 @@ def denoise(args: argparse.Namespace) -> int:
     )
     with (
         _interruptible() as cancel,
-        _workers(args) as client,
+        _workers(args) as workers,
         contextlib.closing(_Bar(args.quiet)) as bar,
     ):
         names = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
         options = {name: getattr(args, name) for name in names}
-        batch = Batch.of(args.inputs, args.output, run, client=client, **options)
+        batch = Batch.of(args.inputs, args.output, run, **options, **workers)
         report = denoise_files(batch, Progress(bar, cancel.is_set))
     return _report_on_batch(report, settings, args)
 
@@ -203,7 +203,7 @@ def _report_on_batch(report: BatchReport, settings: Any, args: argparse.Namespac
             print(*lines_on(file, settings, on_command_line), sep="\n")
     for problem in _complaints(report, args.quiet):
         complain(problem)
-    if len(report.files) > 1 and not args.quiet and not args.json:
+    if (len(report.files) > 1 or report.workers) and not args.quiet and not args.json:
         print(report.summary)
     return _status(report, args.resume)
 
@@ -240,18 +240,23 @@ def _status(report: BatchReport, resume: bool) -> int:
 
 
 @contextlib.contextmanager
-def _workers(args: argparse.Namespace) -> Iterator[Any]:
-    """Yield a client of dask workers, if they are asked for; else None."""
+def _workers(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield workers of dask, if they are asked for, as options of a `Batch`."""
     if args.scheduler is None and args.workers is None:
-        yield None
+        yield {}
         return
-    from napari_gpu_denoise.files.cluster import connected, new_workers
+    from napari_gpu_denoise.files.cluster import NewWorkers, connected
 
-    found = new_workers(args.workers) if args.scheduler is None else connected(args.scheduler)
-    with found as client:
-        if client.dashboard_link and not args.quiet:
-            print(f"gpu-denoise: dask dashboard: {client.dashboard_link}", file=sys.stderr)
-        yield client
+    def said(link: str) -> None:
+        if link and not args.quiet:
+            print(f"gpu-denoise: dask dashboard: {link}", file=sys.stderr)
+
+    if args.scheduler is None:
+        yield {"workers": NewWorkers(args.workers, args.device, said)}
+        return
+    with connected(args.scheduler) as client:
+        said(client.dashboard_link)
+        yield {"client": client}
 
 
 def chosen_settings(args: argparse.Namespace) -> Any:

@@ -113,7 +113,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": whole_number,
         "metavar": "N",
         "help": "number of processes on this machine that share the parts of large files, and "
-        "small files one each; they take the devices in turn (default: none)",
+        "small files one each, if that is quicker; they take the devices in turn (default: none)",
     },
     "--scheduler": {
         "metavar": "ADDRESS",

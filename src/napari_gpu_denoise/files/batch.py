@@ -11,14 +11,14 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from numpy.typing import ArrayLike
 
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.files import FORMAT_NAMES, formats, zarr
+from napari_gpu_denoise.files import FORMAT_NAMES, formats, output, zarr
 from napari_gpu_denoise.files.image_file import ImageFile
 from napari_gpu_denoise.files.one_file import (
     OpenImage,
@@ -46,7 +46,8 @@ _TRIED_ALONE = (errors.DeviceMemoryError, errors.KernelError, MemoryError)
 class Batch:
     """Files to denoise with the same settings.
 
-    `targets` are the results of those among `found` that are meant to be images.
+    `targets` are the results of those among `found` that are meant to be images; `workers` are
+    those of dask that are started if that shortens the run.
     """
 
     found: tuple[Path, ...]
@@ -54,6 +55,7 @@ class Batch:
     run: Run
     options: Options
     stop_on_error: bool = False
+    workers: Any = None
 
     @classmethod
     def of(
@@ -62,6 +64,7 @@ class Batch:
         output: str | os.PathLike,
         run: Run,
         stop_on_error: bool = False,
+        workers: Any = None,
         **options: Any,
     ) -> Batch:
         """Return the batch of inputs and output, as `run_batch` takes them."""
@@ -69,7 +72,7 @@ class Batch:
         targets = dict(formats.pair(found, output))
         if options.get("client") is None:  # workers choose their devices by themselves
             run = replace(run, device=choose_devices(run.device, *run.uses))
-        return cls(tuple(found), targets, run, Options(**options), stop_on_error)
+        return cls(tuple(found), targets, run, Options(**options), stop_on_error, workers)
 
     @property
     def devices(self) -> tuple[Device, ...]:
@@ -128,14 +131,15 @@ class BatchReport:
     """The outcome for all files, in the order processed, up to a cancellation or a stop.
 
     `notes` say where the unfinished result of a file is kept at which the batch was cancelled, or
-    what of a plate is not in its result. `spent` has the seconds that each file took for reading,
-    filtering and writing, where these follow each other.
+    what of a plate is not in its result; `workers` why workers were started or not. `spent` has the
+    seconds that each file took for reading, filtering and writing, where these follow each other.
     """
 
     files: tuple[FileReport, ...]
     cancelled: bool = False
     notes: tuple[str, ...] = ()
     spent: tuple[dict[str, float], ...] = ()
+    workers: str = ""
 
     @property
     def done(self) -> tuple[FileReport, ...]:
@@ -156,7 +160,7 @@ class BatchReport:
     def summary(self) -> str:
         """The numbers of files, in words; of a long batch also what took most of its time."""
         done, failed, skipped = map(len, (self.done, self.failed, self.skipped))
-        told = f"{done} denoised, {failed} failed, {skipped} skipped."
+        told = f"{done} denoised, {failed} failed, {skipped} skipped. {self.workers}".strip()
         spent = sum(map(Counter, self.spent), Counter())
         if spent.total() < _LONG:
             return told
@@ -332,20 +336,56 @@ def denoise_files(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    state, count = _BatchState(batch), len(todo)
-    with _Flow(batch, state, files, progress) as flow:
+    state, count, spread, new = _BatchState(batch), len(todo), False, batch.workers
+    with contextlib.ExitStack() as held:
+        flow = held.enter_context(_Flow(batch, state, files, progress))
         try:
-            if batch.options.client is not None:
-                todo = _by_workers(batch, state, todo, files, progress)
-            for index, path in enumerate(todo, count - len(todo)):
-                if not state.stops(files):
-                    flow.take(path, (index, count))
+            while todo and not state.stops(files):
+                if batch.workers is not None and _pays(batch, files, todo):
+                    flow.finish()
+                    client = held.enter_context(new.started())
+                    run = replace(batch.run, device=new.device)
+                    options = replace(batch.options, client=client)
+                    batch = flow.batch = replace(batch, run=run, options=options, workers=None)
+                if batch.options.client is not None and not spread:
+                    todo, spread = _by_workers(batch, state, todo, files, progress), True
+                else:
+                    flow.take(todo, count)
+                    del todo[0]
             flow.finish()
         except errors.Cancelled:
             notes = flow.cancelled()
             return BatchReport(tuple(files), len(files) < count, notes, tuple(state.spent))
-    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent))
+    workers = "" if new is None else new.note
+    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
+
+
+def _pays(batch: Batch, files: Sequence[FileReport], todo: Sequence[Path]) -> bool:
+    """Return whether workers shorten what is left of a batch."""
+    nbytes = 0
+    with contextlib.suppress(Exception), batch.open_image(todo[0]) as picture:
+        nbytes = picture.data.nbytes
+    return batch.workers.pay(nbytes, len(files), len(todo))
+
+
+class _Small(NamedTuple):
+    """An open image that is read whole, and the bytes of it, its result and of what is free."""
+
+    image: OpenImage
+    nbytes: int
+    memory: HostMemory
+
+
+def _open_small(batch: Batch, path: Path) -> _Small | None:
+    """Open an image of a batch, unless it is too large to be read whole."""
+    memory = memory_of(batch.run)
+    with contextlib.ExitStack() as held:
+        found = held.enter_context(OpenImage(path, batch.options.companions_anywhere))
+        nbytes = found.small_bytes(replace(batch.run, host_memory=memory))
+        if nbytes:
+            held.pop_all()
+    return _Small(found, nbytes, memory) if nbytes else None
 
 
 class _Begun(NamedTuple):
@@ -364,49 +404,59 @@ class _Flow(contextlib.ExitStack):
 
     A graphics card then waits for no disk; on a CPU, which has nothing else to do, files would only
     take longer. The first file is denoised alone: it makes the folder, and builds the kernels.
+    Those that come next are opened ahead.
     """
 
     def __init__(self, batch: Batch, state: _BatchState, files: list, progress: Progress) -> None:
         super().__init__()
-        self._batch, self._state, self._files, self._progress = batch, state, files, progress
+        self.batch, self._state, self._files, self._progress = batch, state, files, progress
         self._path: Path | None = None  # of the last file that was waited for
         self._begun: deque[_Begun] = deque()
         # Held while a step is reported: there a front end may pause the run.
         self._reporting, self._ended = threading.Lock(), threading.Event()
+        self._coming: dict[Path, Future[_Small | None]] = {}
+        self.callback(self._close)
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
+        self._opening = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "opening"))
         self.callback(self._ended.set)
 
-    def take(self, path: Path, place: tuple[int, int]) -> None:
-        """Denoise a file, or begin to; `place` is its index, of a count."""
-        batch = self._batch
+    def _close(self) -> None:
+        """Close what was opened ahead, and whose turn did not come."""
+        for future in self._coming.values():
+            if future.exception() is None and (small := future.result()):
+                small.image.close()
+
+    def take(self, todo: Sequence[Path], count: int) -> None:
+        """Denoise the first of the last files of a count, or begin to."""
+        batch, path, place = self.batch, todo[0], (count - len(todo), count)
         flows = bool(self._files) and batch.options.client is None and not batch.stop_on_error
         flows = flows and not any(each.shares_cores for each in batch.devices)
         if os.path.islink(batch.targets.get(path, "")):
             self.finish()  # it may lead to the result of an earlier file
-        memory = memory_of(batch.run)
-        run = replace(batch.run, host_memory=memory)
-        found = self._state.sort(path, run if flows else None)
-        if not isinstance(found, OpenImage):
+        for each in todo[: 1 + _AT_ONCE] if flows else ():
+            if each in batch.targets and each not in self._coming:
+                self._coming[each] = self._opening.submit(_open_small, batch, each)
+        coming = self._coming.pop(path, None)
+        found = self._state.sort(path, coming and coming.result)
+        if not isinstance(found, _Small):
             self.finish()
             self._alone(path, place, found)
             return
         with contextlib.ExitStack() as opened:
-            opened.push(found)
-            nbytes = found.small_bytes(run)
+            opened.push(found.image)
             while self._begun:
-                held = nbytes + sum(each.nbytes for each in self._begun)
-                if len(self._begun) < _AT_ONCE and memory.fits(held, batch.devices):
+                held = found.nbytes + sum(each.nbytes for each in self._begun)
+                if len(self._begun) < _AT_ONCE and found.memory.fits(held, batch.devices):
                     break
                 self._finish_first()
-            self._begin(path, place, run, found, nbytes)
+            self._begin(path, place, found)
             opened.pop_all()
 
-    def _begin(
-        self, path: Path, place: tuple[int, int], run: Run, opened: OpenImage, nbytes: int
-    ) -> None:
+    def _begin(self, path: Path, place: tuple[int, int], small: _Small) -> None:
         """Let a thread denoise a file, on one of the devices."""
-        devices = self._batch.devices
-        run = replace(run, device=(devices[place[0] % len(devices)],))
+        devices = self.batch.devices
+        device = (devices[place[0] % len(devices)],)
+        run = replace(self.batch.run, host_memory=small.memory, device=device)
         steps: deque[Step] = deque()
 
         def report(step: Step) -> None:
@@ -416,11 +466,11 @@ class _Flow(contextlib.ExitStack):
         def stopped() -> bool:
             return self._ended.is_set() or self._progress.stopped()
 
-        own = {"opened": opened, "progress": Progress(report, stopped), "spent": {}}
+        own = {"opened": small.image, "progress": Progress(report, stopped), "spent": {}}
         self._state.spent.append(own["spent"])
-        given = denoise_file, path, self._batch.targets[path], run, self._batch.options
+        given = denoise_file, path, self.batch.targets[path], run, self.batch.options
         future = self._pool.submit(*given, **own)
-        self._begun.append(_Begun(path, place, time.monotonic(), nbytes, steps, future))
+        self._begun.append(_Begun(path, place, time.monotonic(), small.nbytes, steps, future))
 
     def finish(self) -> None:
         """Wait for the files that were begun, and report on them."""
@@ -465,7 +515,7 @@ class _Flow(contextlib.ExitStack):
 
         def made() -> Any:
             self._state.spent.append({})
-            batch, told = self._batch, {"progress": own, "spent": self._state.spent[-1]}
+            batch, told = self.batch, {"progress": own, "spent": self._state.spent[-1]}
             return denoise_file(path, batch.targets[path], batch.run, batch.options, **told)
 
         self._end(path, made if known is None else lambda: known, since)
@@ -499,7 +549,7 @@ class _Flow(contextlib.ExitStack):
                 self._files.append(self._state.done(one.path, *one.future.result()))
             else:
                 left.append(one.path)
-        notes = (kept_notes(self._batch.targets.get(path)) for path in dict.fromkeys(left) if path)
+        notes = (kept_notes(self.batch.targets.get(path)) for path in dict.fromkeys(left) if path)
         return tuple(itertools.chain.from_iterable(notes))
 
 
@@ -519,11 +569,12 @@ def _by_workers(
     rest: list[Path] = []
     begun: list[Path] = []
 
-    total = len(todo)
+    before, total = len(files), len(files) + len(todo)
 
     def among_all(step: Step) -> BatchProgress:
         index = min(step.done, total - 1)
-        return BatchProgress(todo[index], index, total, step.done, step.total, step.unit)
+        path = todo[max(index - before, 0)]
+        return BatchProgress(path, index, total, step.done, step.total, step.unit)
 
     of_all = progress.within(among_all)
 
@@ -534,9 +585,9 @@ def _by_workers(
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in itertools.takewhile(lambda _: not state.stops(files), todo):
-            found = state.sort(path, batch.run)
-            if isinstance(found, OpenImage):
-                found.close()
+            found = state.sort(path, partial(_open_small, batch, path))
+            if isinstance(found, _Small):
+                found.image.close()
                 begun.append(path)
                 yield "file", filtered_file, path, batch.targets[path], batch.run, options
             elif found:
@@ -544,7 +595,7 @@ def _by_workers(
             else:
                 rest.append(path)
 
-    of_all.tell(0, total, "file")
+    of_all.tell(before, total, "file")
     work = outcomes(client, small(), DeviceReport(), progress)
     with contextlib.closing(work) as results:
         for number, outcome in results:
@@ -596,7 +647,8 @@ class _BatchState:
             )
         exists = target.exists()
         replaced = exists and batch.options.overwrite
-        formats.check_target(target, self._inputs if replaced else batch.found, self._written)
+        inputs = self._inputs if replaced else self._found
+        formats.check_target(target, inputs, self._written)
         if replaced or not exists:
             return None
         if batch.options.resume:
@@ -610,31 +662,34 @@ class _BatchState:
         return FileReport(path, skipped=_exists_message(target, batch.options.resume))
 
     @cached_property
-    def _inputs(self) -> list[Path]:
+    def _found(self) -> output.Kept:
+        return output.Kept(self._batch.found)
+
+    @cached_property
+    def _inputs(self) -> output.Kept:
         """All files of the batch, and all others of which their images are."""
         found = list(self._batch.found)
         for path in self._batch.targets:
             # What cannot be read says so when it is its turn.
             with contextlib.suppress(Exception), self._batch.open_image(path) as picture:
                 found += picture.files
-        return found
+        return output.Kept(found)
 
-    def sort(self, path: Path, run: Run | None) -> FileReport | OpenImage | None:
-        """Return an image, open, that is small for a run; or why it is left out; None of others.
+    def sort(
+        self, path: Path, opened: Callable[[], _Small | None] | None
+    ) -> FileReport | _Small | None:
+        """Return an image that is small, as `opened` returns it, or why it is left out; else None.
 
-        Without a run, as no worker or thread is to denoise it, an image is not opened.
+        An image that no worker or thread is to denoise is not opened.
         """
         try:
-            if (report := self.left_out(path)) is not None or run is None:
+            if (report := self.left_out(path)) is not None or opened is None:
                 return report
-            with contextlib.ExitStack() as held:
-                found = held.enter_context(OpenImage(path, self._batch.options.companions_anywhere))
-                if not found.small_bytes(run):
-                    return None
-                held.pop_all()
+            if (found := opened()) is None:
+                return None
         except Exception as error:
             return self.failed(path, error)
-        files = found.picture.files or (path,)
+        files = found.image.picture.files or (path,)
         self._sources.update(_real(file) for file in files if file != path)
         return found
 

@@ -411,6 +411,10 @@ def _quietly(method: Callable, **options: Any) -> None:
         method(**options)
 
 
+# Workers are started where they can save more than so many seconds, since to start and to end them
+# takes about three; or at once for an image that takes a graphics card longer than that, alone.
+_WORTH = 10.0
+_LARGE = 1 << 32  # bytes
 _THREADS = 2  # of each process: while a device filters a part, another one is read or written
 
 
@@ -420,7 +424,6 @@ def new_workers(count: int) -> Iterator[Any]:
 
     Of a CPU, each has its share of the cores.
     """
-    _check_dask()
     from distributed import Client, LocalCluster
 
     share = str(max((os.cpu_count() or 1) // count, 1))
@@ -446,6 +449,50 @@ def new_workers(count: int) -> Iterator[Any]:
             ) from error
         held.callback(_quietly, client.close)
         yield client
+
+
+class NewWorkers:
+    """Workers on this machine, which are started when that shortens a batch.
+
+    `device` is what they are to run on. `said` is told the address of the dashboard, if there is
+    one. `note` says why they were started, or not.
+    """
+
+    def __init__(self, count: int, device: Any, said: Callable[[str], object]) -> None:
+        _check_dask()
+        self.device, self._count, self._said = device, count, said
+        self.note = "No workers were started: the run was too short."
+        self._first: tuple[float, int] | None = None
+
+    def pay(self, nbytes: int, done: int, left: int) -> bool:
+        """Return whether they shorten what is left of a batch, of which files are done already.
+
+        `nbytes` has the next image. While cores are busy, workers save nothing.
+        """
+        import psutil  # which dask.distributed needs, too
+
+        if nbytes >= _LARGE:
+            return True
+        idle = psutil.cpu_times().idle / (psutil.cpu_count() or 1)
+        if self._first is None:  # until a file is done, kernels may be built
+            self._first = (idle, done) if done else None
+            return False
+        before, since = self._first
+        if done == since:
+            return False
+        saved = (idle - before) * left / (done - since)
+        told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
+        self.note = f"No workers were started: {told}."
+        return saved > _WORTH
+
+    @contextlib.contextmanager
+    def started(self) -> Iterator[Any]:
+        """Start the workers, and yield their client."""
+        with new_workers(self._count) as client:
+            if client.dashboard_link:
+                self._said(client.dashboard_link)
+            self.note = f"{self._count} workers were started."
+            yield client
 
 
 def dask_setup(worker: Any) -> None:

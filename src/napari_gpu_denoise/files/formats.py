@@ -396,13 +396,13 @@ def _result_name(path: Path) -> str:
     return form.result_name(path) if form.result_name else path.stem + form.suffixes[0]
 
 
-def check_target(target: Path, inputs: Sequence[Path], written: set[tuple[int, int]]) -> None:
+def check_target(target: Path, inputs: output.Kept, written: set[tuple[int, int]]) -> None:
     """Check before the work starts that its result can be written, or replace what is there."""
     if not target.parent.is_dir():
         return
     folder = zarr.places.is_zarr_path(target) or target.is_dir()
     check = output.check_folder if folder else output.check_output
-    check(target, overwrite=True, keep=inputs)
+    check(target, overwrite=True, keep=inputs.near(target))
     if target.exists() and identity(target) in written:
         raise OutputError(
             f"{target} is the result of an earlier file of this run under another name: write the "

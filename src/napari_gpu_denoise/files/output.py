@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
 import os
 import platform
 import secrets
 import shutil
 import zlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from napari_gpu_denoise.errors import DenoiseError, OutputError
 from napari_gpu_denoise.files.input_checks import cause_of, read_files, reason_of, starts_like_dicom
@@ -152,6 +154,34 @@ def check_output(
     _check_input(path, keep)
     if not overwrite:
         raise already_there(f"{path} exists")
+
+
+class Kept:
+    """Inputs that no output may replace: those near an output are found without a look at all."""
+
+    def __init__(self, paths: Iterable[str | os.PathLike]) -> None:
+        self._named: dict[Any, list[str | os.PathLike]] = defaultdict(list)
+        self._around: dict[Path, list[str | os.PathLike]] = defaultdict(list)
+        for path in dict.fromkeys(paths):
+            real = Path(os.path.realpath(path))
+            for name in (real, *_inode(real)):
+                self._named[name].append(path)
+            for folder in real.parents:
+                self._around[folder].append(path)
+
+    def near(self, path: str | os.PathLike) -> list[str | os.PathLike]:
+        """Return inputs that a path is, by whatever name or link, or that it is in or around."""
+        real = Path(os.path.realpath(path))
+        names = [real, *real.parents, *_inode(real)]
+        found = [self._named.get(name, ()) for name in names]
+        return [*itertools.chain(*found, self._around.get(real, ()))]
+
+
+def _inode(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield device and inode of what is there: the same for all its names."""
+    with contextlib.suppress(OSError):
+        status = os.stat(path)
+        yield status.st_dev, status.st_ino
 
 
 def _check_input(path: str | os.PathLike, keep: Iterable[str | os.PathLike]) -> None:
