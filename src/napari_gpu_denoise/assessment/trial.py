@@ -388,8 +388,8 @@ class Observed:
     `mean` is the result as pixels are measured, `spread` the noise; `squared`, `varied` and
     `followed` are means over pairs of runs: an estimate of the squared error, the variance of the
     result, and twice its covariance with the noise. `filtered` and `others` are pairs of
-    independent noise, along a first axis. Residuals are those of the image, and of a twin with fresh
-    noise, in units of the noise.
+    independent noise, along a first axis. Residuals, of the image and of a twin of it with fresh
+    noise, are in units of the noise.
     """
 
     known: np.ndarray
