@@ -119,7 +119,7 @@ def test_sizes_of_memory_and_a_device_by_a_number_of_numpy(device):
 
 
 FRAMES = [0.5, "x", b"x", [], [0], 1j, np.ones(2), slice("a"), slice(0.5), slice(0, 2, 0), {}]
-NO_OUT = [5, "x", [[0]], np.zeros(3), np.zeros_like(IMAGE).astype(complex)]
+NO_OUT = [5, "x", [[0]], np.zeros_like(IMAGE[1:]), np.zeros_like(IMAGE).astype(complex)]
 LOCKED = np.zeros_like(IMAGE)
 LOCKED.flags.writeable = False
 OBJECTS = np.full((9, 9), None)
@@ -135,6 +135,7 @@ CALLS = [
     *((gd.denoise, (IMAGE[None], SETTINGS, 10), {"axes": "TYX", "frames": wrong}, "give a number")
       for wrong in FRAMES),
     *((gd.denoise, (IMAGE, SETTINGS, 10), {"out": wrong}, "out=") for wrong in NO_OUT),
+    (gd.denoise, (IMAGE, SETTINGS, 10), {"out": np.zeros(IMAGE.shape), "dtype": "same"}, "out="),
     (gd.denoise, (IMAGE, SETTINGS, 10), {"out": LOCKED}, "read-only"),
     *((call, given, {}, "is not a filter")
       for wrong in (None, 5, "nl_means", gd.NLMeans, True)

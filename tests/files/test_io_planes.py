@@ -299,20 +299,6 @@ def test_same_file_where_threads_encode(tmp_path, one_uuid, monkeypatch):
     check_same_file(path)
 
 
-def test_same_file_of_a_set_and_missing_planes(tmp_path, one_uuid):
-    xml = tiffs.HANDMADE.format(
-        year="2016-06",
-        one=tiffs.ONE,
-        data=tiffs.TIFFDATA.format(t=0, name="in.tif", uuid=f"urn:uuid:{tiffs.ONE}"),
-        frames=4,
-        refs="",
-        annotations="",
-    )
-    path = tmp_path / "in.tif"
-    tifffile.imwrite(path, noise(2, 20, 30), description=xml.encode(), **PLAIN)
-    check_same_file(path)
-
-
 def test_pages_that_no_axis_ends(tmp_path):
     """An image of another shape than its pages put together is written from memory."""
     path = tmp_path / "in.tif"

@@ -16,7 +16,7 @@ import napari_gpu_denoise as gd
 from files.contract import SETTINGS, FormatContract, SameWriter, apart, error_of, run
 from napari_gpu_denoise.files import nifti
 from napari_gpu_denoise.files.nifti import type_of_levels
-from scenes import noisy, small
+from scenes import noisy
 
 KINDS = {1: nibabel.Nifti1Image, 2: nibabel.Nifti2Image}
 AFFINE = np.array([[-2, 0, 0, 90], [0, 1.25, 0.5, -126], [0, -0.5, 3, -72], [0, 0, 0, 1.0]])
@@ -229,14 +229,6 @@ def test_no_scaling(tmp_path):
 
 
 # --- time series ----------------------------------------------------------------------------------
-
-
-def test_a_scaled_series_goes_frame_by_frame(tmp_path, streamed):
-    path = saved(tmp_path / "in.nii", voxels(5, 3, 20, 24), scaling=(0.5, 10.0))
-    settings = small(gd.NLMeans, frames_before=1, frames_after=1)
-    whole = gd.denoise(gd.read(path).data, settings, 20, axes="TZYX").image
-    np.testing.assert_array_equal(stored(run(path, tmp_path / "out.nii", settings).output), whole)
-    assert len(streamed) == 1
 
 
 def test_a_compressed_series_is_read_whole_unless_it_can_be_entered(

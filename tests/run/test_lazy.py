@@ -15,7 +15,6 @@ import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import (
     AxesError,
     ImageError,
-    NoDeviceError,
     NonFiniteError,
     SettingsError,
     SigmaError,
@@ -159,11 +158,8 @@ STACK = da.ones((3, 30, 30), chunks=(1, 30, 30))
 UNKNOWN = STACK[STACK[:, 0, 0] > 0]
 REFUSED = [
     (gd.denoise_lazy, (STACK, small(KIND), -1), {}, SigmaError, ""),
-    (gd.denoise_lazy, (STACK, small(KIND), 1), {"axes": "TY"}, AxesError, ""),
     (gd.denoise_lazy, (STACK, joining(KIND, "T"), 1), {}, AxesError, "needs an axis T"),
-    (gd.denoise_lazy, (STACK, small(KIND), 1), {"device": []}, NoDeviceError, "No device given"),
     (gd.denoise_lazy, (STACK.astype(bool), small(KIND), 1), {}, ImageError, "convert"),
-    (gd.denoise_lazy, (STACK, small(KIND), 1), {"nonfinite": "drop"}, ImageError, "nonfinite"),
     (gd.denoise_lazy, (STACK[:0], small(KIND), 1), {}, ImageError, "no pixels"),
     (gd.denoise_lazy, (UNKNOWN, small(KIND), 1), {}, ImageError, "compute_chunk_sizes"),
     # What dask does itself.

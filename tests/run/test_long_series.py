@@ -9,7 +9,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from flows import Remembered
-from napari_gpu_denoise.errors import Cancelled, ImageError
+from napari_gpu_denoise.errors import Cancelled
 from napari_gpu_denoise.run.denoise import denoise_image
 from napari_gpu_denoise.run.progress import COMPILING, Step
 from napari_gpu_denoise.run.request import HostMemory, Run
@@ -107,19 +107,3 @@ def test_progress_counts_frames_and_can_stop_anywhere(device):
         with pytest.raises(Cancelled):
             denoise_image(source, run, sink, progress=Remembered(stop))
         assert frames_of(sink.written, 0) == kept
-
-
-@pytest.mark.parametrize("lazy", [False, True])
-def test_a_place_that_does_not_fit_is_refused_before_any_work(device, lazy):
-    image = noisy(4, 33, 37, dtype="uint16")
-    source = Watched(image) if lazy else image
-    for out, frames in (
-        (np.zeros((4, 33, 38), "uint16"), None),
-        (np.zeros((5, 33, 37), "uint16"), None),
-        (np.zeros((4, 33, 37), "uint16"), 2),
-        (np.zeros((4, 33, 37), "float32"), None),
-        (Watched(np.zeros((4, 33, 37), "uint8")), None),
-    ):
-        with pytest.raises(ImageError, match="out= "):
-            options = {"axes": "TYX", "frames": frames, "dtype": "same", "device": device}
-            gd.denoise(source, VIDEO, 20.0, out=out, **options)
