@@ -136,8 +136,8 @@ def denoise_file(
 
 
 def memory_of(run: Run) -> HostMemory:
-    """Return the limit of a run to the memory of this machine: the default one, if it has none."""
-    return run.host_memory or HostMemory.quarter_of(free_memory())
+    """Return the limit of a run to the memory of this machine: by default a quarter of the free."""
+    return run.host_memory or HostMemory(free_memory() // 4, given=False)
 
 
 def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, Run]:

@@ -81,11 +81,6 @@ class HostMemory:
         """Return the limit that the user gave, if any."""
         return None if limit is None else cls(number_of_bytes(limit))
 
-    @classmethod
-    def quarter_of(cls, free: int) -> HostMemory:
-        """Return the default limit: a quarter of the free memory."""
-        return cls(free // 4, given=False)
-
     def for_parts(self, devices: Devices) -> int:
         """Return the bytes that all parts in memory may hold, on any device."""
         rest = max(self.limit - BASE, 0)

@@ -65,11 +65,6 @@ def tags_of(kept: Mapping[str, Any], lines: Sequence[str], byteorder: Any) -> li
     return list(tifffile.imagej_metadata_tag(dict(told), byteorder))
 
 
-def _several(held: Any) -> list:
-    """Return what tifffile gives as it is if there is only one."""
-    return held if isinstance(held, list) else [held]
-
-
 def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
     """Return the steps along Z, Y and X and their units as told; 0 for what is not."""
     unit = str(description.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
@@ -90,8 +85,10 @@ def read_shown(
     """Return the steps of a stack, their units, and its channels."""
     found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
     found["T"] = description.get("finterval"), description.get("tunit", "s")
-    # A colour table is told by its brightest colour.
-    tables = [each for each in _several(kept.get("LUTs", [])) if each.shape == (3, 256)]
+    # A colour table is told by its brightest colour; tifffile gives a single one as it is.
+    held = kept.get("LUTs", [])
+    tables = held if isinstance(held, list) else [held]
+    tables = [each for each in tables if each.shape == (3, 256)]
     shown = ["#" + bytes(each[:, 255]).hex() for each in tables]
     count = description.get("channels", 1)
     colours = shown[:count] if len(shown) >= count > 1 else [""] * count
