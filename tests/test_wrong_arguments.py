@@ -35,7 +35,7 @@ WRONG = {
         -1,
         *CONVERTED,
     ],
-    "sigma_factor": CONVERTED,
+    "sigma_factor": [0, -1, "much", float("nan"), float("inf"), None, *CONVERTED],
     "patch": CONVERTED,
     "cancel": [5, "x", [], True, lambda: True],
     "progress": [5, "x", []],

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.noise.models import Correlated
 from scenes import joining, noisy, small, with_slices
@@ -64,9 +63,3 @@ def test_what_stands_for_sigma_follows(device):
     made = gd.denoise(image, rician, 20, sigma_factor=2, device=device).image
     strong = small(gd.NLMeans, rician=True, strength=2.0, flat=4.2)
     np.testing.assert_array_equal(made, gd.denoise(image, strong, 20, device=device).image)
-
-
-@pytest.mark.parametrize("factor", [0, -1, "much", float("nan"), float("inf"), None])
-def test_a_factor_that_is_none(factor):
-    with pytest.raises(SettingsError, match="is not a positive number"):
-        gd.denoise(noisy(8, 9), gd.NLMeans(), 5, sigma_factor=factor)
