@@ -37,22 +37,6 @@ def command_of(settings) -> str:
     return settings.name.replace("_", "-")
 
 
-def test_a_result_and_its_record_are_those_of_the_function(here, run, device):
-    """With noise that is measured."""
-    stack = image(1, (3, 40, 44), "uint16")
-    tifffile.imwrite("stack.tif", stack, imagej=True, metadata={"axes": "TYX"})
-    options = ("--device", device.index, "--strength", 0.75)
-    code, out, err = run("nl-means", "stack.tif", "-o", "out.tif", *options)
-    assert (code, err) == (0, "")
-    assert str(device) in out
-    expected = gd.denoise(stack, gd.NLMeans(strength=0.75), axes="TYX", device=device)
-    written = gd.read("out.tif")
-    assert_array_equal(written.data, expected.image)
-    (record,) = written.history
-    assert record["settings"] == expected.record.settings
-    assert record["sigma"] == list(expected.record.sigma)
-
-
 @pytest.mark.parametrize("words", ["pri-nlm", "pri_nlm", "assess dct3d"])
 def test_a_removed_filter_names_its_successor(here, run, words):
     code, out, err = run(*words.split(), "a.tif")
@@ -310,6 +294,7 @@ def test_usage(here, run, arguments):
     code, out, err = run(*arguments.split())
     assert (code, out) == (2, "")
     assert "usage: gpu-denoise" in err
+    assert "--workers" not in arguments or "'0' is not a number of at least 1" in err
 
 
 def test_every_named_error_has_a_code(run):
