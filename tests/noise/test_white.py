@@ -119,6 +119,9 @@ def test_smaller_than_a_patch(shape):
     wanted = 5 if np.prod(shape) > 1 else 0
     assert np.sqrt(np.mean(np.square(found))) == pytest.approx(wanted, rel=0.12)
     assert one(np.full(shape, 7.3)) == 0
+    # Blank planes tell nothing.
+    stack = np.stack([np.zeros(shape), np.zeros(shape), noise(shape, 5)])
+    assert one(stack, "TYX") == pytest.approx(one(stack[2]))
 
 
 @pytest.mark.parametrize("axes", ["TCYX", "TSYX"])
