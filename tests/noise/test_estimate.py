@@ -189,7 +189,6 @@ def sigma(value, error=0.1):
 R = Recipe
 RECIPES = {
     "gaussian": R(lambda k: scene() + noise(seed=k), known=sigma(10), why="noise is white"),
-    "white gaussian": R(lambda k: scene() + noise(seed=k), "gaussian", sigma(10), None, "gaussian"),
     "correlated": R(lambda k: scene() + blurred(seed=k), "correlated", CORRELATED, None,
                     "correlated", why="noise is correlated"),
     "poisson-gaussian": R(lambda k: photons(scene(), seed=k), "poisson-gaussian", PHOTONS,
@@ -276,7 +275,6 @@ RECIPES = {
                                                  known={"sigma": (value, 0.1 if value else 0.3)})
        for value, note in ((0, ""), (3, ""))},
     "few whole patches": R(lambda _: holed(0.3), known=sigma(0, 0), note="is not proven"),
-    "constant": R(lambda _: np.full((64, 64), 7.5), note="two grey levels at most"),
     "drawing": R(lambda _: np.where(noise((64, 64)) > 0, 255, 0).astype(np.uint8),
                  note="two grey levels at most"),
     "saturated": R(lambda _: np.stack([(300 + noise((64, 64), 25)).clip(0, 255),
