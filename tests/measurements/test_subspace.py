@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
+from napari_gpu_denoise.measurements.subspace import _fitted
 from napari_gpu_denoise.run.denoise import denoise_image
 from reference import subspace as reference
 from scenes import SMALL_PARTS, Stored
@@ -56,6 +58,23 @@ def test_result_is_that_of_the_reference():
         (SIGMA,),
         "DYX",
     )
+
+
+@pytest.mark.parametrize("shape", [(13, 14), (5, 8, 9), (1, 6)])
+def test_what_components_share_is_that_of_the_reference(shape):
+    rng = np.random.default_rng(0)
+    noisy, filtered = (rng.standard_normal((3, *shape)).astype(np.float32) for _ in range(2))
+    made = np.concatenate([values for _, values in _fitted(noisy, filtered, 5)], axis=1)
+    np.testing.assert_allclose(made, reference.explained(noisy, filtered, 5), atol=1e-5)
+
+
+def test_borders_of_one_component_sharpen_those_of_the_others():
+    y, x = np.indices((64, 64))
+    area = np.hypot(y - 30, x - 34) < 20
+    clean = np.stack([40.0 * area, (5 + 0.2 * x) * area])
+    filtered = np.stack([clean[0], gaussian_filter(clean[1], 1.0)])
+    made = np.concatenate([part for _, part in _fitted(noisy(clean, 1.0), filtered, 2)], axis=1)
+    assert error_of(made[1], clean[1]) < 0.5 * error_of(filtered[1], clean[1])
 
 
 def test_filters_better_than_each_measurement_alone():

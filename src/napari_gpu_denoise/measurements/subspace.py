@@ -8,6 +8,7 @@ object and each has the noise of a measurement; these are filtered as images or 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
@@ -91,10 +92,9 @@ class Subspace(Filter):
         sigma, *known = ledger.known("series") or (series.noise(inner),)
         series.use(sigma)
         if not known:
-            vectors, notes = series.components(self.components)
-            known = series.scale, vectors, notes
+            known = series.components(self.components)
             ledger.keep("series", (sigma, *known))
-        series.scale, vectors, notes = known
+        series.scale, vectors, above, notes = known
         given = np.dtype(image.array.dtype)
         dtype = output_dtype(run.dtype, given)
         if dtype is None:
@@ -111,8 +111,9 @@ class Subspace(Filter):
             components[:, slab] = (forward @ values).reshape(len(forward), -1, *shape[2:])
         told = series.told(inner, UNNAMED + series.names)
         made = denoise_image(components, told, filtered, ledger=kept, progress=progress)
+        series.fit(components, filtered, above)
         alone = series.told(inner, series.names) if self.keep_events else None
-        tally, left = series.write(vectors, filtered, out, alone)
+        tally, left = series.write(vectors, components, out, alone)
         record = replace(
             made.record,
             filter=self.name,
@@ -170,6 +171,7 @@ class _Series:
         exact = is_plain(given) or (given.kind == "f" and given.itemsize <= 4)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
         self.has_volumes = dict(zip(self.names, lengths, strict=True)).get("Z", 1) >= SLICES
+        self.along = "ZYX" if self.has_volumes else "YX"  # axes of windows
         # Where pixels are finite, and not the same in all measurements as beside a mask.
         self.known = np.zeros(self.shape, bool)
         self.measures_noise = run.sigma is None and isinstance(run.noise, str | NoiseMemory | None)
@@ -314,8 +316,8 @@ class _Series:
 
     # Components
 
-    def components(self, wanted: int) -> tuple[np.ndarray, list[str]]:
-        """Return the directions of components, (m, component), and notes.
+    def components(self, wanted: int) -> tuple[np.ndarray, np.ndarray, int, list[str]]:
+        """Return scale, directions of components, (m, component), how many matter, and notes.
 
         Twice as many are kept as exceed the noise, to lose nothing weak, or `wanted`. The scale of
         measured photon noise is what all other measurements do not predict of each (Roger, Arnold
@@ -351,10 +353,25 @@ class _Series:
             fact = f"measurement {numbers} differs from all others, as damaged or moved ones do"
             remedy = "look at it, and filter the series without it if it is"
             notes.append(Note(fact, remedy, code="odd-measurement"))
-        return vectors[:, ::-1][:, :kept], notes
+        return self.scale, vectors[:, ::-1][:, :kept], min(above, kept), notes
+
+    def fit(self, components: np.ndarray, filtered: np.ndarray, above: int) -> None:
+        """Replace noisy components by filtered ones, the first of them as these explain them.
+
+        What was filtered stays as it is: a later run may find it.
+        """
+        outer = [k for k, letter in enumerate(self.names, 1) if letter not in self.along]
+        noisy, guides = (
+            np.moveaxis(one[:above], outer, range(len(outer))) for one in (components, filtered)
+        )
+        for index in np.ndindex(noisy.shape[: len(outer)]):
+            for slab, fitted in _fitted(noisy[index], guides[index], len(components)):
+                noisy[index][:, slab] = fitted
+                self.progress.check()
+        components[above:] = filtered[above:]
 
     def write(
-        self, vectors: np.ndarray, filtered: np.ndarray, out: Any, alone: Run | None
+        self, vectors: np.ndarray, components: np.ndarray, out: Any, alone: Run | None
     ) -> tuple[Tally, list[Note]]:
         """Write the result; return what was counted, and a note on what it lacks: the guard.
 
@@ -363,15 +380,15 @@ class _Series:
         """
         from scipy import ndimage, special  # slow to import
 
-        width, along = (3, "ZYX") if self.has_volumes else (5, "YX")
-        window = tuple(width if letter in along else 1 for letter in self.names)
+        width = 3 if self.has_volumes else 5
+        window = tuple(width if letter in self.along else 1 for letter in self.names)
         chance = _CHANCE / 2 / (self.count * math.prod(self.shape))
         limit = -float(special.ndtri(chance)) / math.sqrt(math.prod(window))
         weights = self.weights()
         known, spread = weights > 0, self.spread.astype(self.dtype)
         save = convert if out.dtype.kind == "f" else Levels(0, 1.0).store
         backward = (vectors * self.scale[:, None]).astype(self.dtype)
-        rows = filtered.reshape(len(filtered), -1)
+        rows = components.reshape(len(components), -1)
 
         def turned() -> Iterator[tuple[int, np.ndarray]]:
             # Several at once, as each product reads all components; in one thread, as it takes all.
@@ -414,6 +431,65 @@ class _Series:
         remedy = "keep_events=True filters these in each measurement alone"
         note = Note(fact, remedy, code="events", share=share)
         return tally, [note] if share else []
+
+
+def _fitted(
+    noisy: np.ndarray, filtered: np.ndarray, ridge: int
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield slabs of noisy components of an image as all filtered ones together explain them.
+
+    Components show the same borders, and each filtered one blurs them in another way. In windows,
+    of three blocks a side, every noisy one is fitted by a combination of the filtered ones, with a
+    ridge for the noise of so many components; a block takes the mean combination of the windows
+    beside it (He, Sun, Tang 2013, doi:10.1109/TPAMI.2012.213, for one guide).
+    """
+    from scipy.ndimage import correlate1d  # slow to import
+
+    count, axes = len(noisy), noisy.ndim - 1
+    order = *range(1, 2 * axes, 2), *range(2, 2 * axes + 1, 2), 0
+
+    def blocks(array: np.ndarray) -> np.ndarray:
+        """Return a slab by blocks, (..., pixel, component), the last ones filled up with 0."""
+        array = np.pad(array, [(0, 0), *((0, length % 2) for length in array.shape[1:])])
+        grid = [length // 2 for length in array.shape[1:]]
+        halves = array.reshape(count, *(n for length in grid for n in (length, 2)))
+        return halves.transpose(order).reshape(*grid, 2**axes, count).astype(np.float64)
+
+    def beside(values: np.ndarray) -> np.ndarray:
+        for axis in range(1, axes):
+            values = correlate1d(values, np.full(3, 1 / 3), axis, mode="nearest")
+        return values
+
+    def means(slabs: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the mean of each slab and those beside it; beyond the first and last are these."""
+        near = deque([next(slabs)] * 2, maxlen=3)
+        for slab in slabs:
+            near.append(slab)
+            yield sum(near) / 3
+        near.append(near[-1])
+        yield sum(near) / 3
+
+    def products(slab: slice) -> np.ndarray:
+        guide = blocks(filtered[:, slab])
+        both = np.concatenate([guide, blocks(noisy[:, slab])], axis=-1)
+        return beside(guide.swapaxes(-1, -2) @ both)
+
+    def shares(both: np.ndarray) -> np.ndarray:
+        power = both[..., :count] + ridge / 3**axes * np.eye(count)
+        return beside(np.linalg.solve(power, both[..., count:]))
+
+    def combined(given: tuple[slice, np.ndarray]) -> tuple[slice, np.ndarray]:
+        slab, share = given
+        part = filtered[:, slab]
+        made = (blocks(part) @ share).reshape(*share.shape[:axes], *[2] * axes, count)
+        made = made.transpose(np.argsort(order))
+        made = made.reshape(count, *(2 * length for length in made.shape[1::2]))
+        return slab, made[tuple(map(slice, part.shape))]
+
+    slabs = [slice(k, k + 2) for k in range(0, noisy.shape[1], 2)]
+    threads = copy_threads()
+    found = means(ahead(shares, means(ahead(products, slabs, threads)), threads))
+    yield from ahead(combined, zip(slabs, found, strict=True), threads)
 
 
 def _repeats(values: np.ndarray) -> Iterator[slice]:
