@@ -43,19 +43,21 @@ def code_of(result: gd.Result, code: str) -> list:
     return [note for note in result.record.notes if getattr(note, "code", "") == code]
 
 
-def test_result_is_that_of_the_reference():
+@pytest.mark.parametrize("sigma", [SIGMA, 2.0], ids=["", "all exceed the noise"])
+def test_result_is_that_of_the_reference(sigma):
     series = noisy(scene())
-    made = gd.denoise(series, gd.Subspace(filter="bm3d"), SIGMA, axes="DYX")
+    made = gd.denoise(series, gd.Subspace(filter="bm3d"), sigma, axes="DYX")
 
     def filtered(component):
-        return SIGMA * gd.bm3d((component / SIGMA).astype(np.float32), 1.0)
+        return sigma * gd.bm3d((component / sigma).astype(np.float32), 1.0)
 
-    np.testing.assert_allclose(made.image, reference.subspace(series, SIGMA, filtered), atol=0.05)
-    above, kept = reference.number_of_components(series, SIGMA)
+    np.testing.assert_allclose(made.image, reference.subspace(series, sigma, filtered), atol=0.05)
+    above, kept = reference.number_of_components(series, sigma)
     assert f"{kept} components of 12 were filtered; {above} exceed the noise" in made.record.notes
+    assert (above == 12) == (sigma == 2.0)
     assert (made.record.filter, made.record.sigma, made.record.axes) == (
         "subspace",
-        (SIGMA,),
+        (sigma,),
         "DYX",
     )
 

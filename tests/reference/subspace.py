@@ -31,7 +31,9 @@ def subspace(series: np.ndarray, sigma: float, filter, kept: int | None = None) 
     vectors = vectors[:, np.argsort(powers)[::-1][:kept]]
     noisy = (vectors.T @ flat).reshape(kept, *series.shape[1:])
     filtered = np.stack([filter(component) for component in noisy])
-    filtered[:above] = explained(noisy[:above] / sigma, filtered[:above] / sigma, kept) * sigma
+    if above < m:
+        given = noisy[:above] / sigma, filtered[:above] / sigma
+        filtered[:above] = explained(*given, kept) * sigma
     made = np.tensordot(vectors, filtered, 1)
     constant = np.ptp(series, axis=0) == 0
     made[:, constant] = series[:, constant]

@@ -94,7 +94,7 @@ class Subspace(Filter):
         if not known:
             known = series.components(self.components)
             ledger.keep("series", (sigma, *known))
-        series.scale, vectors, above, notes = known
+        series.scale, vectors, certain, notes = known
         given = np.dtype(image.array.dtype)
         dtype = output_dtype(run.dtype, given)
         if dtype is None:
@@ -111,7 +111,7 @@ class Subspace(Filter):
             components[:, slab] = (forward @ values).reshape(len(forward), -1, *shape[2:])
         told = series.told(inner, UNNAMED + series.names)
         made = denoise_image(components, told, filtered, ledger=kept, progress=progress)
-        series.fit(components, filtered, above)
+        series.fit(components, filtered, certain)
         alone = series.told(inner, series.names) if self.keep_events else None
         tally, left = series.write(vectors, components, out, alone)
         record = replace(
@@ -209,7 +209,7 @@ class _Series:
 
     def weights(self, slab: slice = slice(None)) -> np.ndarray:
         """Return what makes the noise of pixels of a slab the same; 0 where there is none."""
-        spread = self.spread[slab] if len(self.spread) > 1 else self.spread
+        spread = np.broadcast_to(self.spread, self.shape)[slab]
         weights = np.where(self.known[slab] & (spread > 0), 1 / np.maximum(spread, 1e-30), 0)
         return weights.astype(self.dtype)
 
@@ -258,7 +258,8 @@ class _Series:
         some = self.block(slabs[len(slabs) // 2]).finite.reshape(self.count, -1)
         some = some[:, :: 1 + (some.size >> 22)].astype(np.float64)
         some = some[:, (some != some[0]).any(axis=0)]
-        first, second = (self.block(slice(None), one).finite[0] for one in _repeats(some))
+        pair = (slice(k, k + 1) for k in _repeats(some))
+        first, second = (self.block(slice(None), one).finite[0] for one in pair)
         difference = (second.astype(np.float64) - first) / math.sqrt(2)
         sigma = measured_noise(difference, self.names, Gaussian.name, device).sigma[0]
         if not sigma or (magnitudes and np.quantile(first[first != 0], 0.01) < _BRIGHT * sigma):
@@ -317,7 +318,7 @@ class _Series:
     # Components
 
     def components(self, wanted: int) -> tuple[np.ndarray, np.ndarray, int, list[str]]:
-        """Return scale, directions of components, (m, component), how many matter, and notes.
+        """Return scale, directions of components, (m, component), how many are certain, and notes.
 
         Twice as many are kept as exceed the noise, to lose nothing weak, or `wanted`. The scale of
         measured photon noise is what all other measurements do not predict of each (Roger, Arnold
@@ -353,22 +354,26 @@ class _Series:
             fact = f"measurement {numbers} differs from all others, as damaged or moved ones do"
             remedy = "look at it, and filter the series without it if it is"
             notes.append(Note(fact, remedy, code="odd-measurement"))
-        return self.scale, vectors[:, ::-1][:, :kept], min(above, kept), notes
+        # If all exceed the noise, it is stronger than its sigma, and would be taken for borders.
+        certain = min(above, kept) if above < count else 0
+        return self.scale, vectors[:, ::-1][:, :kept], certain, notes
 
-    def fit(self, components: np.ndarray, filtered: np.ndarray, above: int) -> None:
+    def fit(self, components: np.ndarray, filtered: np.ndarray, certain: int) -> None:
         """Replace noisy components by filtered ones, the first of them as these explain them.
 
         What was filtered stays as it is: a later run may find it.
         """
         outer = [k for k, letter in enumerate(self.names, 1) if letter not in self.along]
         noisy, guides = (
-            np.moveaxis(one[:above], outer, range(len(outer))) for one in (components, filtered)
+            np.moveaxis(one[:certain], outer, range(len(outer))) for one in (components, filtered)
         )
+        # The largest power of the noise at any frequency, as that of white noise is 1.
+        power = 1.0 if self.correlated is None else self.correlated.white_sigma**4
         for index in np.ndindex(noisy.shape[: len(outer)]):
-            for slab, fitted in _fitted(noisy[index], guides[index], len(components)):
+            for slab, fitted in _fitted(noisy[index], guides[index], power * len(components)):
                 noisy[index][:, slab] = fitted
                 self.progress.check()
-        components[above:] = filtered[above:]
+        components[certain:] = filtered[certain:]
 
     def write(
         self, vectors: np.ndarray, components: np.ndarray, out: Any, alone: Run | None
@@ -434,7 +439,7 @@ class _Series:
 
 
 def _fitted(
-    noisy: np.ndarray, filtered: np.ndarray, ridge: int
+    noisy: np.ndarray, filtered: np.ndarray, ridge: float
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield slabs of noisy components of an image as all filtered ones together explain them.
 
@@ -492,14 +497,13 @@ def _fitted(
     yield from ahead(combined, zip(slabs, found, strict=True), threads)
 
 
-def _repeats(values: np.ndarray) -> Iterator[slice]:
-    """Yield the places of the two measurements that are most alike, but no copies."""
+def _repeats(values: np.ndarray) -> tuple[np.intp, ...]:
+    """Return the numbers of the two measurements that are most alike, but no copies."""
     products = values @ values.T
     powers = np.maximum(np.diag(products), 1e-300)
     alike = products / np.sqrt(np.outer(powers, powers))
     alike[alike > 1 - 1e-9] = -1
-    for number in np.unravel_index(np.argmax(alike), alike.shape):
-        yield slice(int(number), int(number) + 1)
+    return np.unravel_index(np.argmax(alike), alike.shape)
 
 
 @filter_function(Subspace)
