@@ -25,6 +25,7 @@ from napari_gpu_denoise import cli
 
 B_VALUE = 1000.0  # s/mm²
 _FREE, _ALONG, _ACROSS, _GREY = 3.0e-3, 1.7e-3, 0.3e-3, 0.8e-3  # diffusivities, mm²/s
+_BORDER = 0.05  # change of the share of white matter from voxel to voxel
 _S0 = 400.0  # grey level of white matter without diffusion weighting
 
 
@@ -35,6 +36,7 @@ class Series(NamedTuple):
     bvals: np.ndarray
     bvecs: np.ndarray  # (d, 3)
     brain: np.ndarray  # mask (z, y, x)
+    borders: np.ndarray  # of white matter: a mask of voxels of the brain, (voxel,)
     signals: np.ndarray  # of white matter, grey matter and fluid in each voxel, (3, d, z, y, x)
 
 
@@ -86,7 +88,8 @@ def diffusion_series(
     signals *= _S0
     tissues = brain * np.stack([white, grey, fluid])
     clean = np.einsum("tzyx,tdzyx->dzyx", tissues, signals).astype(np.float32)
-    return Series(clean, bvals, bvecs, brain, signals)
+    borders = ndimage.gaussian_gradient_magnitude(white, 0.7)[brain] > _BORDER
+    return Series(clean, bvals, bvecs, brain, borders, signals)
 
 
 def moved(series: np.ndarray, seed: int = 0, most: float = 1.0) -> np.ndarray:
@@ -218,15 +221,21 @@ def compare_diffusion(args: argparse.Namespace) -> None:
         found[known] = lambda series: knowing_signals(series, made, args.sigma)
     maps = "MP-PCA" in found
     truth = tensors(made.clean, made) if maps else None
-    print(f"{'':26}{'gain, dB':>9}{'seconds':>9}" + "  FA bias, spread   MD bias, spread" * maps)
+    print(
+        f"{'':26}{'gain, dB':>9}{'seconds':>9}"
+        + "  FA bias, spread   MD bias, spread   FA inside, borders" * maps
+    )
     for name, filtered in {"noisy": lambda series: series, **found}.items():
         begun = time.perf_counter()
         result = filtered(noisy)
         seconds = time.perf_counter() - begun
         line = f"{name:26}{gain(noisy, result, made.clean):9.2f}{seconds:9.1f}"
         if maps:
-            for known, seen in zip(truth, tensors(result, made), strict=True):
-                line += f"  {np.mean(seen - known):+.4f} {np.std(seen - known):.4f} "
+            errors = [seen - told for seen, told in zip(tensors(result, made), truth, strict=True)]
+            line += "".join(f"  {error.mean():+.4f} {error.std():.4f} " for error in errors)
+            line += "".join(
+                f"  {errors[0][mask].std():.4f}" for mask in (~made.borders, made.borders)
+            )
         print(line, flush=True)
 
 

@@ -156,7 +156,7 @@ class _Series:
 
     model: NoiseModel | None = None
     law: NoiseModel | None = None  # of the variance of grey levels that are not stabilised
-    correlated: NoiseModel | None = None  # of standard deviation 1
+    correlated: Correlated | None = None  # of standard deviation 1
     scale: np.ndarray
     spread: np.ndarray
 
@@ -343,7 +343,7 @@ class _Series:
             share = np.square(vectors[:, powers > edge]).sum(axis=1)
             self.scale = residual * np.sqrt(np.clip(1 - share, 0.1, 1))
         powers, vectors = np.linalg.eigh(products / np.outer(self.scale, self.scale))
-        above = np.count_nonzero(powers > edge)
+        above = int(np.count_nonzero(powers > edge))
         kept = min(wanted or max(_LEAST_COMPONENTS, 2 * above), count)
         notes = [f"{kept} components of {count} were filtered; {above} exceed the noise"]
         left, power = left / self.scale**2, np.diag(products) / self.scale**2
@@ -470,9 +470,9 @@ def _fitted(
         near = deque([next(slabs)] * 2, maxlen=3)
         for slab in slabs:
             near.append(slab)
-            yield sum(near) / 3
+            yield np.mean(near, axis=0)
         near.append(near[-1])
-        yield sum(near) / 3
+        yield np.mean(near, axis=0)
 
     def products(slab: slice) -> np.ndarray:
         guide = blocks(filtered[:, slab])
