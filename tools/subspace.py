@@ -100,7 +100,8 @@ def with_lesions(made: Series) -> Series:
         if not mask[tuple(slice(max(0, k - 6), k + 7) for k in place)].any():
             mask[tuple(slice(k - 1, k + 2) for k in place)] = True
     decay = np.exp(-_GREY * made.bvals)[:, None, None, None]
-    return made._replace(clean=np.where(mask, decay * made.clean[0], made.clean))
+    clean = np.where(mask, decay * made.clean[0], made.clean)
+    return made._replace(clean=clean.astype(np.float32))
 
 
 def moved(series: np.ndarray, seed: int = 0, most: float = 1.0) -> np.ndarray:

@@ -8,7 +8,6 @@ object and each has the noise of a measurement; these are filtered as images or 
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NoReturn
@@ -258,8 +257,7 @@ class _Series:
         some = self.block(slabs[len(slabs) // 2]).finite.reshape(self.count, -1)
         some = some[:, :: 1 + (some.size >> 22)].astype(np.float64)
         some = some[:, (some != some[0]).any(axis=0)]
-        pair = (slice(k, k + 1) for k in _repeats(some))
-        first, second = (self.block(slice(None), one).finite[0] for one in pair)
+        first, second = (self.block(slice(None), one).finite[0] for one in _repeats(some))
         difference = (second.astype(np.float64) - first) / math.sqrt(2)
         sigma = measured_noise(difference, self.names, Gaussian.name, device).sigma[0]
         if not sigma or (magnitudes and np.quantile(first[first != 0], 0.01) < _BRIGHT * sigma):
@@ -448,7 +446,7 @@ def _fitted(
     ridge for the noise of so many components; a block takes the mean combination of the windows
     beside it (He, Sun, Tang 2013, doi:10.1109/TPAMI.2012.213, for one guide).
     """
-    from scipy.ndimage import correlate1d  # slow to import
+    from scipy.ndimage import uniform_filter  # slow to import
 
     count, axes = len(noisy), noisy.ndim - 1
     order = *range(1, 2 * axes, 2), *range(2, 2 * axes + 1, 2), 0
@@ -461,18 +459,15 @@ def _fitted(
         return halves.transpose(order).reshape(*grid, 2**axes, count).astype(np.float64)
 
     def beside(values: np.ndarray) -> np.ndarray:
-        for axis in range(1, axes):
-            values = correlate1d(values, np.full(3, 1 / 3), axis, mode="nearest")
-        return values
+        return uniform_filter(values, (1, *[3] * (axes - 1), 1, 1), mode="nearest")
 
     def means(slabs: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
         """Yield the mean of each slab and those beside it; beyond the first and last are these."""
-        near = deque([next(slabs)] * 2, maxlen=3)
+        near = [next(slabs)] * 2
         for slab in slabs:
-            near.append(slab)
+            near = [*near[-2:], slab]
             yield np.mean(near, axis=0)
-        near.append(near[-1])
-        yield np.mean(near, axis=0)
+        yield np.mean([*near[-2:], near[-1]], axis=0)
 
     def products(slab: slice) -> np.ndarray:
         guide = blocks(filtered[:, slab])
@@ -497,13 +492,14 @@ def _fitted(
     yield from ahead(combined, zip(slabs, found, strict=True), threads)
 
 
-def _repeats(values: np.ndarray) -> tuple[np.intp, ...]:
-    """Return the numbers of the two measurements that are most alike, but no copies."""
+def _repeats(values: np.ndarray) -> Iterator[slice]:
+    """Yield the places of the two measurements that are most alike, but no copies."""
     products = values @ values.T
     powers = np.maximum(np.diag(products), 1e-300)
     alike = products / np.sqrt(np.outer(powers, powers))
     alike[alike > 1 - 1e-9] = -1
-    return np.unravel_index(np.argmax(alike), alike.shape)
+    for number in np.unravel_index(np.argmax(alike), alike.shape):
+        yield slice(int(number), int(number) + 1)
 
 
 @filter_function(Subspace)
@@ -531,13 +527,17 @@ def subspace() -> None:
     Notes
     -----
     Each component has the noise of a measurement, and the first few hold the object. These are
-    filtered; the others are left out. What only few pixels show in few measurements is in no
+    filtered, and fitted in small windows by all filtered ones, as they show the same borders; the
+    others are left out. What only few pixels show in few measurements is in no
     component: where more than noise was taken away, a note says so, and `keep_events` keeps it.
 
     References
     ----------
     L. Zhuang, J. M. Bioucas-Dias, "Fast hyperspectral image denoising and inpainting based on
     low-rank and sparse representations", IEEE J-STARS 11 (2018), doi:10.1109/JSTARS.2018.2796570.
+
+    K. He, J. Sun, X. Tang, "Guided image filtering", IEEE Transactions on Pattern Analysis and
+    Machine Intelligence 35 (2013), doi:10.1109/TPAMI.2012.213.
 
     Examples
     --------
