@@ -40,6 +40,7 @@ SLICES = 4  # of a volume, from which a filter of volumes gains by them
 _BRIGHT = 3.0  # sigma of magnitudes from which their noise is sigma; here of nearly all pixels
 _CHANCE = 1e-2  # that the mean of noise alone exceeds the limit of the guard anywhere
 _ODD = 2.5  # times the median that a measurement is not explained by the others
+_AT_ONCE = 1 << 29  # bytes of products of components that threads may make
 _SMOOTH = 2.0  # pixels: width of the map of the noise of photons
 
 
@@ -487,7 +488,8 @@ def _fitted(
         return slab, made[tuple(map(slice, part.shape))]
 
     slabs = [slice(k, k + 2) for k in range(0, noisy.shape[1], 2)]
-    threads = copy_threads()
+    nbytes = 16 * count * noisy[:, 0].size >> (axes - 1)  # of the products of a slab
+    threads = max(1, min(copy_threads(), _AT_ONCE // max(nbytes, 1)))
     found = means(ahead(shares, means(ahead(products, slabs, threads)), threads))
     yield from ahead(combined, zip(slabs, found, strict=True), threads)
 
