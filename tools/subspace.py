@@ -3,8 +3,10 @@
     python tools/subspace.py HEAD.nii.gz [--directions 48] [--sigma 30] [--noise rician] [--moved]
     python tools/subspace.py flim
 
-HEAD is a T1-weighted head without noise, such as colin27, of which a slab is taken. dipy, which is
-no dependency, has to be installed; what it lacks is left out. docs/methods/subspace.md has results.
+HEAD is a T1-weighted head without noise, such as colin27, of which a slab is taken. dipy and
+scikit-learn, which are no dependencies, have to be installed; without them their filters and maps
+are left out. Bias and spread are mean and standard deviation, over all voxels of the brain, of the
+difference from maps of the series without noise. docs/methods/subspace.md has results.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from napari_gpu_denoise import cli
 
 B_VALUE = 1000.0  # s/mm²
 _FREE, _ALONG, _ACROSS, _GREY = 3.0e-3, 1.7e-3, 0.3e-3, 0.8e-3  # diffusivities, mm²/s
+_BORDER = 0.05  # change of the share of white matter from voxel to voxel
 _S0 = 400.0  # grey level of white matter without diffusion weighting
 
 
@@ -33,6 +36,8 @@ class Series(NamedTuple):
     bvals: np.ndarray
     bvecs: np.ndarray  # (d, 3)
     brain: np.ndarray  # mask (z, y, x)
+    white: np.ndarray  # share of white matter in each voxel
+    signals: np.ndarray  # of white matter, grey matter and fluid in each voxel, (3, d, z, y, x)
 
 
 def directions(count: int) -> np.ndarray:
@@ -72,16 +77,31 @@ def diffusion_series(
     share = 0.5 * (mixed > np.quantile(mixed, 0.6))  # of the second fibre
     bvecs = np.concatenate([np.zeros((without, 3)), directions(count)])
     bvals = np.where(bvecs.any(axis=1), B_VALUE, 0.0)
-    volumes = []
-    for b, vector in zip(bvals, bvecs, strict=True):
+    signals = np.empty((3, len(bvals), *head.shape))
+    for one, b, vector in zip(signals.swapaxes(0, 1), bvals, bvecs, strict=True):
         fibre = [
             np.exp(-b * (_ACROSS + (_ALONG - _ACROSS) * np.square(axis @ vector)))
             for axis in (first, second)
         ]
-        told = white * ((1 - share) * fibre[0] + share * fibre[1])
-        told += 1.3 * grey * np.exp(-b * _GREY) + 2.2 * fluid * np.exp(-b * _FREE)
-        volumes.append(_S0 * brain * told)
-    return Series(np.stack(volumes).astype(np.float32), bvals, bvecs, brain)
+        one[0] = (1 - share) * fibre[0] + share * fibre[1]
+        one[1], one[2] = 1.3 * np.exp(-b * _GREY), 2.2 * np.exp(-b * _FREE)
+    signals *= _S0
+    tissues = brain * np.stack([white, grey, fluid])
+    clean = np.einsum("tzyx,tdzyx->dzyx", tissues, signals).astype(np.float32)
+    return Series(clean, bvals, bvecs, brain, tissues[0], signals)
+
+
+def with_lesions(made: Series) -> Series:
+    """Return a series with cubes of 3 voxels in white matter that diffuse as grey matter does."""
+    places = np.argwhere(ndimage.minimum_filter(made.white, 5) > 0.9)
+    np.random.default_rng(0).shuffle(places)
+    mask = np.zeros(made.brain.shape, bool)
+    for place in places:
+        if not mask[tuple(slice(max(0, k - 6), k + 7) for k in place)].any():
+            mask[tuple(slice(k - 1, k + 2) for k in place)] = True
+    decay = np.exp(-_GREY * made.bvals)[:, None, None, None]
+    clean = np.where(mask, decay * made.clean[0], made.clean)
+    return made._replace(clean=clean.astype(np.float32))
 
 
 def moved(series: np.ndarray, seed: int = 0, most: float = 1.0) -> np.ndarray:
@@ -149,6 +169,23 @@ def tensors(series: np.ndarray, made: Series) -> tuple[np.ndarray, np.ndarray]:
     return fit.fa[made.brain], 1000 * fit.md[made.brain]
 
 
+def knowing_signals(series: np.ndarray, made: Series, sigma: float) -> np.ndarray:
+    """Return a series (d, z, y, x) of which all is known but how much of each tissue voxels hold.
+
+    Fractions of white and grey matter, the rest of which is fluid, are fitted in each voxel, and
+    filtered by BM4D. No filter can know directions as well: this is what is left of its errors.
+    """
+    fluid = made.signals[2]
+    tissues = made.signals[:2] - fluid
+    powers = np.moveaxis(np.einsum("tdzyx,udzyx->tuzyx", tissues, tissues), (0, 1), (-2, -1))
+    given = np.moveaxis(np.einsum("tdzyx,dzyx->tzyx", tissues, series - fluid), 0, -1)
+    inverse = np.linalg.inv(powers)
+    fractions = made.brain * np.moveaxis(np.einsum("zyxtu,zyxu->zyxt", inverse, given), -1, 0)
+    spread = sigma * np.sqrt(np.einsum("zyxtt->zyxt", inverse)[made.brain].mean(axis=0))
+    fractions = gd.bm4d(fractions, spread, axes="CZYX", profile="best", dtype="float32")
+    return made.brain * (fluid + np.einsum("tzyx,tdzyx->dzyx", fractions, tissues))
+
+
 def methods(made: Series, noise: gd.NoiseModel) -> dict[str, Callable[[np.ndarray], np.ndarray]]:
     """Return functions of a noisy series (d, z, y, x), by name; those of dipy if it is there."""
     found = {
@@ -160,10 +197,11 @@ def methods(made: Series, noise: gd.NoiseModel) -> dict[str, Callable[[np.ndarra
     found["subspace, noise measured"] = lambda series: gd.subspace(series, axes="DZYX")
     found["BM4D, each volume"] = lambda series: gd.bm4d(series, noise=noise, axes=".ZYX")
     try:
+        import sklearn  # noqa: F401 (Patch2Self needs it when it is called)
         from dipy.denoise.localpca import mppca
         from dipy.denoise.patch2self import patch2self
     except ImportError:
-        print("dipy is not installed: MP-PCA, Patch2Self and maps of tensors are left out")
+        print("without dipy and scikit-learn, MP-PCA, Patch2Self and tensors are left out")
         return found
 
     def last(series: np.ndarray) -> np.ndarray:
@@ -185,22 +223,38 @@ def compare_diffusion(args: argparse.Namespace) -> None:
     middle += [slice((n - args.width) // 2, (n + args.width) // 2) for n in head.shape[1:]]
     options = {"count": args.directions, "seed": args.seed, "coherent": args.coherent}
     made = diffusion_series(head[tuple(middle)], **options)
+    without = made.clean
+    if args.lesions:
+        made = with_lesions(made)
     if args.moved:
+        without = moved(without, args.seed)
         made = made._replace(clean=moved(made.clean, args.seed))
+    contrast = (made.clean - without).astype(np.float64)
     noisy = with_noise(made.clean, args.sigma, args.noise, args.seed)
     model = (gd.Rician if args.noise == "rician" else gd.Gaussian)(args.sigma)
     found = methods(made, model)
+    if args.noise == "gaussian" and not args.moved and not args.lesions:
+        known = "signals of tissues known"
+        found[known] = lambda series: knowing_signals(series, made, args.sigma)
     maps = "MP-PCA" in found
     truth = tensors(made.clean, made) if maps else None
-    print(f"{'':26}{'gain, dB':>9}{'seconds':>9}" + "  FA bias, spread   MD bias, spread" * maps)
+    borders = ndimage.gaussian_gradient_magnitude(made.white, 0.7)[made.brain] > _BORDER
+    print(
+        f"{'':26}{'gain, dB':>9}{'seconds':>9}"
+        + "  FA bias, spread   MD bias, spread   FA inside, borders" * maps
+        + "  contrast" * args.lesions
+    )
     for name, filtered in {"noisy": lambda series: series, **found}.items():
         begun = time.perf_counter()
         result = filtered(noisy)
         seconds = time.perf_counter() - begun
         line = f"{name:26}{gain(noisy, result, made.clean):9.2f}{seconds:9.1f}"
         if maps:
-            for known, seen in zip(truth, tensors(result, made), strict=True):
-                line += f"  {np.mean(seen - known):+.4f} {np.std(seen - known):.4f} "
+            errors = [seen - told for seen, told in zip(tensors(result, made), truth, strict=True)]
+            line += "".join(f"  {error.mean():+.4f} {error.std():.4f} " for error in errors)
+            line += f"  {errors[0][~borders].std():.4f}  {errors[0][borders].std():.4f}"
+        if args.lesions:
+            line += f"  {np.vdot(result - without, contrast) / np.vdot(contrast, contrast):.3f}"
         print(line, flush=True)
 
 
@@ -234,6 +288,7 @@ def build_parser(argv: object = ()) -> argparse.ArgumentParser:
     add("--sigma", type=float, default=30.0, help="noise; white matter is 400 (default: 30)")
     add("--noise", choices=("gaussian", "rician"), default="gaussian", help="its kind")
     add("--moved", action="store_true", help="move each volume by up to a voxel")
+    add("--lesions", action="store_true", help="add small lesions, and print their contrast")
     add("--coherent", type=float, default=8.0, help="half length of fibres, voxels (default: 8)")
     add("--slab", type=int, default=80, help="first slice (default: 80)")
     add("--slices", type=int, default=16, help="number of slices (default: 16)")

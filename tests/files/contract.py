@@ -353,7 +353,7 @@ class FormatContract:
         path, image = self.written(tmp_path / "data")
         given, out = gd.read(path), tmp_path / f"out{self.end}"
         out.write_text("precious")
-        with pytest.raises(OutputError):
+        with pytest.raises(OutputError, match=r"exists.*overwrite=True"):
             gd.write(out, image, given)
         assert out.read_text() == "precious"
         out.unlink()

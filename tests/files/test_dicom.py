@@ -428,7 +428,7 @@ def test_times_and_echoes(tmp_path):
 
 
 def test_mosaics_and_directions_of_diffusion_are_no_slices(tmp_path):
-    image = noisy(3, 24, 20).astype("uint16")
+    image = noisy(2, 24, 20).astype("uint16")
     kind = ["ORIGINAL", "PRIMARY", "DIFFUSION", "MOSAIC"]
     folder = series(tmp_path / "mosaics", image, ImageType=kind)
     read = formats.read(folder)
@@ -437,7 +437,9 @@ def test_mosaics_and_directions_of_diffusion_are_no_slices(tmp_path):
     assert formats.read(folder).axes == "QYX"
     # Nor are tiles of a slide.
     tiles = saved(tmp_path / "a.dcm", image.astype("uint8"), Modality="SM")
-    assert formats.read(tiles).axes == "QYX"
+    read = formats.read(tiles)
+    gd.write(tmp_path / "a.tif", read.data, read)
+    assert read.axes == formats.read(tmp_path / "a.tif").axes == "QYX"
 
 
 def test_grids_of_dose_become_nifti(tmp_path):
@@ -610,8 +612,12 @@ def test_frames_of_several_orientations_are_refused(tmp_path):
 def test_gaps_and_values_beyond_are_told(tmp_path):
     folder = series(tmp_path / "head", noisy(5, 24, 20).astype("uint16"), BitsStored=12, HighBit=11)
     (folder / "IM1").unlink()  # the fourth
+    held = pydicom.dcmread(folder / "IM4")
+    held.add_new((0x6002, 0x0102), "US", 12)  # the bit of an overlay
+    held.save_as(folder / "IM4")
     read = formats.read(folder)
-    assert "Slices 3 and 4 are 5 mm apart, most others 2.5 mm" in read.notes[0]
+    assert "Slices 3 and 4 are 5 mm apart, most others 2.5 mm" in " ".join(read.notes)
+    assert "Overlays in unused bits of the pixels are not kept." in read.notes
     notes = formats.write(tmp_path / "out.dcm", read.data + np.float32(5000), read)
     assert notes == (
         f"{4 * 24 * 20} values are beyond what the 12 bits of the input hold, and became the "

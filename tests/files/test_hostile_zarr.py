@@ -262,7 +262,7 @@ def test_many_chunks_at_an_address_are_said_not_to_be_counted(memory):
         assert opened(url).notes[0].startswith(note)
 
 
-def sharded(path, place="end", checked=True, outer=(), codecs=None):
+def sharded(path, place="end", checked=True, outer=(), codecs=None, packed=None):
     """Write an image of 3 x 4 chunks in four shards of 2 x 2, the last two partly outside of it."""
     index = [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "crc32c"}]
     serializer = zarr.codecs.ShardingCodec(
@@ -274,7 +274,7 @@ def sharded(path, place="end", checked=True, outer=(), codecs=None):
     path = write_store(path, np.ones((12, 16), np.uint8), "YX", levels=1, chunks=(8, 8))
     array = zarr.create_array(
         f"{path}/0", shape=(12, 16), chunks=(8, 8), dtype="u1", serializer=serializer,
-        filters=outer, compressors=None, overwrite=True,
+        filters=outer, compressors=packed, overwrite=True,
     )  # fmt: skip
     array[...] = IMAGE_OF_SHARDS
     return path
@@ -314,11 +314,11 @@ def test_chunks_that_shards_lack_are_counted(tmp_path, place, checked):
             opened(path)
 
 
-@pytest.mark.parametrize("way", ["transposed", "nested", "address"])
+@pytest.mark.parametrize("way", ["transposed", "packed", "nested", "address"])
 def test_shards_that_cannot_be_counted_are_said(tmp_path, memory, way):
     inner = zarr.codecs.ShardingCodec(chunk_shape=(2, 2)).to_dict()
     options = {"transposed": {"outer": [zarr.codecs.TransposeCodec(order=(1, 0))]}}
-    options |= {"nested": {"codecs": [inner]}}
+    options |= {"packed": {"packed": zarr.codecs.GzipCodec()}, "nested": {"codecs": [inner]}}
     path = sharded(tmp_path / "in.zarr", **options.get(way, {}))
     if way == "address":
         memory.put(str(path), "/lab/shards.zarr", recursive=True)

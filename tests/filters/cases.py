@@ -247,7 +247,7 @@ PIXELWISE = {
         (21, 141),
     ),
     "pixelwise of thick patches": Case(
-        gd.NLMeansPixelwise(**EXACT, slices=2, patch_slices=1), (4, 11, 21), "ZYX"
+        gd.NLMeansPixelwise(**EXACT, slices=2, patch_slices=3), (4, 11, 21), "ZYX", SIGMA, ROOMY
     ),
     **{
         f"pixelwise of channels, {sigma}": Case(
@@ -350,7 +350,7 @@ BM4D = {
     "bm4d of a volume": Case(gd.BM4D(**CUBES), (6, 15, 32), "ZYX"),
     # Smaller volumes leave too little of a block to compare: none moves, and no other is used.
     "bm4d over time": Case(
-        first_pass(gd.BM4D(**CUBES, **EITHER)), (2, 8, 16, 18), "TZYX", make=moving_volumes
+        first_pass(gd.BM4D(**CUBES, **EITHER)), (2, 8, 16, 18), "TZYX", "map", make=moving_volumes
     ),
     "bm4d over time, both passes": Case(
         gd.BM4D(**CUBES, **EITHER), (2, 8, 16, 18), "TZYX", make=moving_volumes
@@ -358,7 +358,9 @@ BM4D = {
     "bm4d, causal": Case(
         first_pass(gd.BM4D(**CUBES | {"cube": "1x8x8"}, frames_before=2)), (2, 8, 16, 18), "TZYX"
     ),
-    "bm4d, refined": Case(gd.BM4D(**CUBES, refine="once"), (6, 13, 17), "ZYX", SIGMA, ROOMY),
+    "bm4d, refined": Case(
+        gd.BM4D(**CUBES, refine="once"), (2, 5, 10, 13), "TZYX", of_slices(17, 29, axes=4), ROOMY
+    ),
     **{
         f"bm4d{', refined,' * (once == 'once')} of {cube}": Case(
             gd.BM4D(

@@ -20,7 +20,15 @@ _PRECISE = "#define native_divide(a, b) ((a) / (b))\n#define native_exp2(x) exp2
 
 
 class Precise(program.Session):
-    """Programs as users have them, but for native functions on CPUs."""
+    """Programs as users have them, but for native functions on CPUs; local memory is checked."""
+
+    def kernel(self, *what):
+        import pyopencl as cl
+
+        made, asked = super().kernel(*what), cl.kernel_work_group_info.LOCAL_MEM_SIZE
+        taken = made._kernel.get_work_group_info(asked, self.device.handle)
+        assert taken <= max(self.device.local_memory, 1 << 15), what  # which each device has
+        return made
 
     def _build(self, key):
         # Without such a function it is that of users, which other tests may have built.

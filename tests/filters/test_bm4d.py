@@ -14,16 +14,10 @@ import napari_gpu_denoise as gd
 from filters.correlated_noise import LAG, SIGMA, blur, line, model
 from flows import filtered
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.filters.bm3d.groups import transform_matrix
-from napari_gpu_denoise.filters.bm4d.cubes import (
-    CubeSpectrum,
-    share_sides,
-    shared_noise,
-)
+from napari_gpu_denoise.filters.bm4d.cubes import CubeSpectrum, share_sides, shared_noise
 from napari_gpu_denoise.filters.volumes import choose_cube, slice_distance
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons
 from reference.shared_noise import Spectrum, shared
-from reference.transforms import line_matrix
 from scenes import altered, noisy, psnr, scene
 
 SMALL = {
@@ -105,12 +99,6 @@ def test_brightness_is_followed_and_kept(device):
 
 
 # Noise that cubes share
-
-
-@pytest.mark.parametrize("name", ["bior1.5", "dct"])
-@pytest.mark.parametrize("length", [1, 2, 4, 8])
-def test_noise_tables_are_of_the_transforms_of_the_reference(name, length):
-    np.testing.assert_allclose(transform_matrix(name, length), line_matrix(name, length), atol=1e-7)
 
 
 @pytest.mark.parametrize("name", ["bior1.5", "dct"])

@@ -139,6 +139,9 @@ def by_swnlm(image, settings, sigma, axes):
 
 
 def by_ridge(image, estimate, settings, sigma):
+    if image.ndim > 3:  # volumes, each alone
+        each = zip(image, estimate, sigma, strict=True)
+        return np.array([by_ridge(z, x, settings, s) for z, x, s in each])
     if settings.name != "vbm3d":
         return ridge.ridge(image, estimate, sigma, settings.ridge)
     (name,) = (name for name in settings.passes if name.startswith("ridge"))
@@ -194,7 +197,6 @@ def given(name: str):
     image = np.asarray(image if make in (speckled, unrounded) else np.rint(image), np.float32)
     if isinstance(noise, str):
         noise = sigma_map(*shape[-2:], hole=noise == "hole")
-        noise = noise[None] if settings.name == "bm4d" else noise
     return settings, image, axes, noise, gpu
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from filters.correlated_noise import model
-from flows import filtered
+from flows import filtered, part_steps
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.request import Run
 from scenes import noisy, scene
@@ -25,18 +25,18 @@ def unrefined(settings):
 
 
 @pytest.mark.parametrize(
-    ("changes", "most"),
+    ("changes", "channels", "most"),
     [
-        ({"refine": "once"}, 0.95),
-        ({"refine": "chain"}, 0.9),
+        ({"refine": "once", "channels": "joint"}, 2, 0.95),
+        ({"refine": "chain"}, 1, 0.9),
     ],
 )
-def test_a_time_lapse_gains(device, changes, most):
-    clean = scene(5, 48, 57)
+def test_a_time_lapse_gains(device, changes, channels, most):
+    clean = np.stack([scene(5, 48, 57)] * channels)
     image = (clean + np.random.default_rng(0).normal(0, SIGMA, clean.shape)).astype(np.float32)
     settings = gd.VBM3D(**{"frames_before": 2, "frames_after": 2, **changes})
     errors = [
-        np.mean((gd.vbm3d(image, SIGMA, axes="TYX", settings=one, device=device) - clean) ** 2)
+        np.mean((gd.vbm3d(image, SIGMA, axes="CTYX", settings=one, device=device) - clean) ** 2)
         for one in (unrefined(settings), settings)
     ]
     assert errors[1] < most * errors[0]
@@ -48,6 +48,10 @@ def test_frames_without_noise_stay(flowing):
     settings = gd.VBM3D(refine="once", frames_before=2, frames_after=2)
     out = filtered(image, settings, flowing, SIGMA, "TYX")
     np.testing.assert_array_equal(out[2], image[2])
+    part = slice(0, 5), slice(3, 21), slice(4, 20)
+    made = np.empty_like(out[part])
+    part_steps(image, settings, flowing.device, made, SIGMA, "TYX", part)
+    np.testing.assert_array_equal(made, out[part])
     assert np.all(np.std(out[[0, 1, 3, 4]] - image[[0, 1, 3, 4]], axis=(1, 2)) > 0.5 * SIGMA)
 
 

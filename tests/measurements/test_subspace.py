@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
+from napari_gpu_denoise.measurements.subspace import _fitted
 from napari_gpu_denoise.run.denoise import denoise_image
 from reference import subspace as reference
 from scenes import SMALL_PARTS, Stored
@@ -41,21 +43,40 @@ def code_of(result: gd.Result, code: str) -> list:
     return [note for note in result.record.notes if getattr(note, "code", "") == code]
 
 
-def test_result_is_that_of_the_reference():
+@pytest.mark.parametrize("sigma", [SIGMA, 2.0], ids=["", "all exceed the noise"])
+def test_result_is_that_of_the_reference(sigma):
     series = noisy(scene())
-    made = gd.denoise(series, gd.Subspace(filter="bm3d"), SIGMA, axes="DYX")
+    made = gd.denoise(series, gd.Subspace(filter="bm3d"), sigma, axes="DYX")
 
     def filtered(component):
-        return SIGMA * gd.bm3d((component / SIGMA).astype(np.float32), 1.0)
+        return sigma * gd.bm3d((component / sigma).astype(np.float32), 1.0)
 
-    np.testing.assert_allclose(made.image, reference.subspace(series, SIGMA, filtered), atol=0.05)
-    above, kept = reference.number_of_components(series, SIGMA)
+    np.testing.assert_allclose(made.image, reference.subspace(series, sigma, filtered), atol=0.05)
+    above, kept = reference.number_of_components(series, sigma)
     assert f"{kept} components of 12 were filtered; {above} exceed the noise" in made.record.notes
+    assert (above == 12) == (sigma == 2.0)
     assert (made.record.filter, made.record.sigma, made.record.axes) == (
         "subspace",
-        (SIGMA,),
+        (sigma,),
         "DYX",
     )
+
+
+@pytest.mark.parametrize("shape", [(13, 14), (5, 8, 9), (1, 6)])
+def test_what_components_share_is_that_of_the_reference(shape):
+    rng = np.random.default_rng(0)
+    noisy, filtered = (rng.standard_normal((3, *shape)).astype(np.float32) for _ in range(2))
+    made = np.concatenate([values for _, values in _fitted(noisy, filtered, 5)], axis=1)
+    np.testing.assert_allclose(made, reference.explained(noisy, filtered, 5), atol=1e-5)
+
+
+def test_borders_of_one_component_sharpen_those_of_the_others():
+    y, x = np.indices((64, 64))
+    area = np.hypot(y - 30, x - 34) < 20
+    clean = np.stack([40.0 * area, (5 + 0.2 * x) * area])
+    filtered = np.stack([clean[0], gaussian_filter(clean[1], 1.0)])
+    made = np.concatenate([part for _, part in _fitted(noisy(clean, 1.0), filtered, 2)], axis=1)
+    assert error_of(made[1], clean[1]) < 0.5 * error_of(filtered[1], clean[1])
 
 
 def test_filters_better_than_each_measurement_alone():

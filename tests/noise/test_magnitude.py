@@ -6,9 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import digamma
+from scipy.stats import gamma
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.noise.magnitude import rayleigh_background
+from napari_gpu_denoise.noise.magnitude import _gain, rayleigh_background
 from napari_gpu_denoise.noise.patches.selection import Plane
 from reference.data import REASON, data_folder, pictures
 
@@ -87,6 +89,13 @@ def others():
 @pytest.mark.parametrize(("what", "image"), [pytest.param(*each, id=each[0]) for each in others()])
 def test_other_noise_is_not_rician(what, image):
     assert gd.estimate_noise(image).name != "rician"
+
+
+@pytest.mark.parametrize("k", [1, 4, 20])
+def test_a_gamma_law_is_as_likely_as_its_entropy_says(k):
+    logarithm, energy = digamma(k) - math.log(k), (1 + 1 / k) / 2  # of a mean of 1
+    likely = logarithm - math.log(energy) - 1 + gamma(k, scale=1 / k).entropy()
+    assert _gain(energy, 1 / k, logarithm, 0.0) == pytest.approx(likely, abs=1e-3)
 
 
 @pytest.mark.parametrize("fill", [0, -5])

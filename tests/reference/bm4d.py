@@ -109,7 +109,7 @@ def follow(volumes, sigma, t: int, one) -> dict[int, tuple[np.ndarray, np.ndarra
     before, after = one.frames
     sides = [2 * side for side in one.cube]
     blocks = tuple(-(-n // side) for n, side in zip(volumes.shape[1:], sides, strict=True))
-    found, still = {}, one.still * np.mean(sigma[t] ** 2)
+    found, still = {}, one.still * np.mean(sigma[t].max(axis=(1, 2)) ** 2)
     for sign, count in ((-1, before), (1, after)):
         nearer = np.zeros((*blocks, 3), int)
         for other in range(t + sign, t + sign * (count + 1), sign):

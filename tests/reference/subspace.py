@@ -5,6 +5,7 @@ The filter of components is a function of the caller. Noise is Gaussian, of one 
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -25,14 +26,45 @@ def subspace(series: np.ndarray, sigma: float, filter, kept: int | None = None) 
     m = len(series)
     flat = series.reshape(m, -1).astype(np.float64)
     powers, vectors = np.linalg.eigh(flat @ flat.T)
-    kept = number_of_components(series, sigma)[1] if kept is None else kept
-    made = np.zeros_like(flat)
-    for k in np.argsort(powers)[::-1][:kept]:
-        component = (vectors[:, k] @ flat).reshape(series.shape[1:])
-        made += np.outer(vectors[:, k], filter(component).ravel())
-    made = made.reshape(series.shape)
+    above, number = number_of_components(series, sigma)
+    kept = number if kept is None else kept
+    vectors = vectors[:, np.argsort(powers)[::-1][:kept]]
+    noisy = (vectors.T @ flat).reshape(kept, *series.shape[1:])
+    filtered = np.stack([filter(component) for component in noisy])
+    if above < m:
+        given = noisy[:above] / sigma, filtered[:above] / sigma
+        filtered[:above] = explained(*given, kept) * sigma
+    made = np.tensordot(vectors, filtered, 1)
     constant = np.ptp(series, axis=0) == 0
     made[:, constant] = series[:, constant]
+    return made
+
+
+def explained(noisy: np.ndarray, filtered: np.ndarray, ridge: float) -> np.ndarray:
+    """Return noisy components, (n, ...), as filtered ones explain them in windows of 3 blocks.
+
+    Blocks have two pixels a side; beyond the border are those at the border.
+    """
+    n, *lengths = noisy.shape
+    grid = [-(-length // 2) for length in lengths]
+    steps = list(itertools.product((-1, 0, 1), repeat=len(grid)))
+    shares, made = np.zeros((*grid, n, n)), np.zeros_like(filtered, np.float64)
+
+    def beside(block):
+        return [tuple(np.clip(np.add(block, step), 0, np.subtract(grid, 1))) for step in steps]
+
+    def pixels(image, block):
+        return image[(slice(None), *(slice(2 * k, 2 * k + 2) for k in block))]
+
+    for block in np.ndindex(*grid):
+        guide, given = (
+            np.concatenate([pixels(image, near).reshape(n, -1) for near in beside(block)], axis=1)
+            for image in (filtered.astype(np.float64), noisy.astype(np.float64))
+        )
+        shares[block] = np.linalg.solve(guide @ guide.T + ridge * np.eye(n), guide @ given.T)
+    for block in np.ndindex(*grid):
+        share = np.mean([shares[near] for near in beside(block)], axis=0)
+        pixels(made, block)[...] = np.tensordot(share.T, pixels(filtered, block), 1)
     return made
 
 

@@ -40,6 +40,7 @@ SLICES = 4  # of a volume, from which a filter of volumes gains by them
 _BRIGHT = 3.0  # sigma of magnitudes from which their noise is sigma; here of nearly all pixels
 _CHANCE = 1e-2  # that the mean of noise alone exceeds the limit of the guard anywhere
 _ODD = 2.5  # times the median that a measurement is not explained by the others
+_AT_ONCE = 1 << 29  # bytes of products of components that threads may make
 _SMOOTH = 2.0  # pixels: width of the map of the noise of photons
 
 
@@ -91,10 +92,9 @@ class Subspace(Filter):
         sigma, *known = ledger.known("series") or (series.noise(inner),)
         series.use(sigma)
         if not known:
-            vectors, notes = series.components(self.components)
-            known = series.scale, vectors, notes
+            known = series.components(self.components)
             ledger.keep("series", (sigma, *known))
-        series.scale, vectors, notes = known
+        series.scale, vectors, certain, notes = known
         given = np.dtype(image.array.dtype)
         dtype = output_dtype(run.dtype, given)
         if dtype is None:
@@ -111,8 +111,9 @@ class Subspace(Filter):
             components[:, slab] = (forward @ values).reshape(len(forward), -1, *shape[2:])
         told = series.told(inner, UNNAMED + series.names)
         made = denoise_image(components, told, filtered, ledger=kept, progress=progress)
+        series.fit(components, filtered, certain)
         alone = series.told(inner, series.names) if self.keep_events else None
-        tally, left = series.write(vectors, filtered, out, alone)
+        tally, left = series.write(vectors, components, out, alone)
         record = replace(
             made.record,
             filter=self.name,
@@ -155,7 +156,7 @@ class _Series:
 
     model: NoiseModel | None = None
     law: NoiseModel | None = None  # of the variance of grey levels that are not stabilised
-    correlated: NoiseModel | None = None  # of standard deviation 1
+    correlated: Correlated | None = None  # of standard deviation 1
     scale: np.ndarray
     spread: np.ndarray
 
@@ -170,6 +171,7 @@ class _Series:
         exact = is_plain(given) or (given.kind == "f" and given.itemsize <= 4)
         self.dtype = np.dtype(np.float32 if exact else np.float64)
         self.has_volumes = dict(zip(self.names, lengths, strict=True)).get("Z", 1) >= SLICES
+        self.along = "ZYX" if self.has_volumes else "YX"  # axes of windows
         # Where pixels are finite, and not the same in all measurements as beside a mask.
         self.known = np.zeros(self.shape, bool)
         self.measures_noise = run.sigma is None and isinstance(run.noise, str | NoiseMemory | None)
@@ -207,7 +209,7 @@ class _Series:
 
     def weights(self, slab: slice = slice(None)) -> np.ndarray:
         """Return what makes the noise of pixels of a slab the same; 0 where there is none."""
-        spread = self.spread[slab] if len(self.spread) > 1 else self.spread
+        spread = np.broadcast_to(self.spread, self.shape)[slab]
         weights = np.where(self.known[slab] & (spread > 0), 1 / np.maximum(spread, 1e-30), 0)
         return weights.astype(self.dtype)
 
@@ -314,8 +316,8 @@ class _Series:
 
     # Components
 
-    def components(self, wanted: int) -> tuple[np.ndarray, list[str]]:
-        """Return the directions of components, (m, component), and notes.
+    def components(self, wanted: int) -> tuple[np.ndarray, np.ndarray, int, list[str]]:
+        """Return scale, directions of components, (m, component), how many are certain, and notes.
 
         Twice as many are kept as exceed the noise, to lose nothing weak, or `wanted`. The scale of
         measured photon noise is what all other measurements do not predict of each (Roger, Arnold
@@ -340,7 +342,7 @@ class _Series:
             share = np.square(vectors[:, powers > edge]).sum(axis=1)
             self.scale = residual * np.sqrt(np.clip(1 - share, 0.1, 1))
         powers, vectors = np.linalg.eigh(products / np.outer(self.scale, self.scale))
-        above = np.count_nonzero(powers > edge)
+        above = int(np.count_nonzero(powers > edge))
         kept = min(wanted or max(_LEAST_COMPONENTS, 2 * above), count)
         notes = [f"{kept} components of {count} were filtered; {above} exceed the noise"]
         left, power = left / self.scale**2, np.diag(products) / self.scale**2
@@ -351,10 +353,29 @@ class _Series:
             fact = f"measurement {numbers} differs from all others, as damaged or moved ones do"
             remedy = "look at it, and filter the series without it if it is"
             notes.append(Note(fact, remedy, code="odd-measurement"))
-        return vectors[:, ::-1][:, :kept], notes
+        # If all exceed the noise, it is stronger than its sigma, and would be taken for borders.
+        certain = min(above, kept) if above < count else 0
+        return self.scale, vectors[:, ::-1][:, :kept], certain, notes
+
+    def fit(self, components: np.ndarray, filtered: np.ndarray, certain: int) -> None:
+        """Replace noisy components by filtered ones, the first of them as these explain them.
+
+        What was filtered stays as it is: a later run may find it.
+        """
+        outer = [k for k, letter in enumerate(self.names, 1) if letter not in self.along]
+        noisy, guides = (
+            np.moveaxis(one[:certain], outer, range(len(outer))) for one in (components, filtered)
+        )
+        # The largest power of the noise at any frequency, as that of white noise is 1.
+        power = 1.0 if self.correlated is None else self.correlated.white_sigma**4
+        for index in np.ndindex(noisy.shape[: len(outer)]):
+            for slab, fitted in _fitted(noisy[index], guides[index], power * len(components)):
+                noisy[index][:, slab] = fitted
+                self.progress.check()
+        components[certain:] = filtered[certain:]
 
     def write(
-        self, vectors: np.ndarray, filtered: np.ndarray, out: Any, alone: Run | None
+        self, vectors: np.ndarray, components: np.ndarray, out: Any, alone: Run | None
     ) -> tuple[Tally, list[Note]]:
         """Write the result; return what was counted, and a note on what it lacks: the guard.
 
@@ -363,15 +384,15 @@ class _Series:
         """
         from scipy import ndimage, special  # slow to import
 
-        width, along = (3, "ZYX") if self.has_volumes else (5, "YX")
-        window = tuple(width if letter in along else 1 for letter in self.names)
+        width = 3 if self.has_volumes else 5
+        window = tuple(width if letter in self.along else 1 for letter in self.names)
         chance = _CHANCE / 2 / (self.count * math.prod(self.shape))
         limit = -float(special.ndtri(chance)) / math.sqrt(math.prod(window))
         weights = self.weights()
         known, spread = weights > 0, self.spread.astype(self.dtype)
         save = convert if out.dtype.kind == "f" else Levels(0, 1.0).store
         backward = (vectors * self.scale[:, None]).astype(self.dtype)
-        rows = filtered.reshape(len(filtered), -1)
+        rows = components.reshape(len(components), -1)
 
         def turned() -> Iterator[tuple[int, np.ndarray]]:
             # Several at once, as each product reads all components; in one thread, as it takes all.
@@ -416,6 +437,63 @@ class _Series:
         return tally, [note] if share else []
 
 
+def _fitted(
+    noisy: np.ndarray, filtered: np.ndarray, ridge: float
+) -> Iterator[tuple[slice, np.ndarray]]:
+    """Yield slabs of noisy components of an image as all filtered ones together explain them.
+
+    Components show the same borders, and each filtered one blurs them in another way. In windows,
+    of three blocks a side, every noisy one is fitted by a combination of the filtered ones, with a
+    ridge for the noise of so many components; a block takes the mean combination of the windows
+    beside it (He, Sun, Tang 2013, doi:10.1109/TPAMI.2012.213, for one guide).
+    """
+    from scipy.ndimage import uniform_filter  # slow to import
+
+    count, axes = len(noisy), noisy.ndim - 1
+    order = *range(1, 2 * axes, 2), *range(2, 2 * axes + 1, 2), 0
+
+    def blocks(array: np.ndarray) -> np.ndarray:
+        """Return a slab by blocks, (..., pixel, component), the last ones filled up with 0."""
+        array = np.pad(array, [(0, 0), *((0, length % 2) for length in array.shape[1:])])
+        grid = [length // 2 for length in array.shape[1:]]
+        halves = array.reshape(count, *(n for length in grid for n in (length, 2)))
+        return halves.transpose(order).reshape(*grid, 2**axes, count).astype(np.float64)
+
+    def beside(values: np.ndarray) -> np.ndarray:
+        return uniform_filter(values, (1, *[3] * (axes - 1), 1, 1), mode="nearest")
+
+    def means(slabs: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the mean of each slab and those beside it; beyond the first and last are these."""
+        near = [next(slabs)] * 2
+        for slab in slabs:
+            near = [*near[-2:], slab]
+            yield np.mean(near, axis=0)
+        yield np.mean([*near[-2:], near[-1]], axis=0)
+
+    def products(slab: slice) -> np.ndarray:
+        guide = blocks(filtered[:, slab])
+        both = np.concatenate([guide, blocks(noisy[:, slab])], axis=-1)
+        return beside(guide.swapaxes(-1, -2) @ both)
+
+    def shares(both: np.ndarray) -> np.ndarray:
+        power = both[..., :count] + ridge / 3**axes * np.eye(count)
+        return beside(np.linalg.solve(power, both[..., count:]))
+
+    def combined(given: tuple[slice, np.ndarray]) -> tuple[slice, np.ndarray]:
+        slab, share = given
+        part = filtered[:, slab]
+        made = (blocks(part) @ share).reshape(*share.shape[:axes], *[2] * axes, count)
+        made = made.transpose(np.argsort(order))
+        made = made.reshape(count, *(2 * length for length in made.shape[1::2]))
+        return slab, made[tuple(map(slice, part.shape))]
+
+    slabs = [slice(k, k + 2) for k in range(0, noisy.shape[1], 2)]
+    nbytes = 16 * count * noisy[:, 0].size >> (axes - 1)  # of the products of a slab
+    threads = max(1, min(copy_threads(), _AT_ONCE // max(nbytes, 1)))
+    found = means(ahead(shares, means(ahead(products, slabs, threads)), threads))
+    yield from ahead(combined, zip(slabs, found, strict=True), threads)
+
+
 def _repeats(values: np.ndarray) -> Iterator[slice]:
     """Yield the places of the two measurements that are most alike, but no copies."""
     products = values @ values.T
@@ -451,13 +529,17 @@ def subspace() -> None:
     Notes
     -----
     Each component has the noise of a measurement, and the first few hold the object. These are
-    filtered; the others are left out. What only few pixels show in few measurements is in no
+    filtered, and fitted in small windows by all filtered ones, as they show the same borders; the
+    others are left out. What only few pixels show in few measurements is in no
     component: where more than noise was taken away, a note says so, and `keep_events` keeps it.
 
     References
     ----------
     L. Zhuang, J. M. Bioucas-Dias, "Fast hyperspectral image denoising and inpainting based on
     low-rank and sparse representations", IEEE J-STARS 11 (2018), doi:10.1109/JSTARS.2018.2796570.
+
+    K. He, J. Sun, X. Tang, "Guided image filtering", IEEE Transactions on Pattern Analysis and
+    Machine Intelligence 35 (2013), doi:10.1109/TPAMI.2012.213.
 
     Examples
     --------

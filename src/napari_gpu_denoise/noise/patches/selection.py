@@ -317,6 +317,6 @@ def photon_step(plane: np.ndarray, darkest: float) -> float | None:
     dark = lit[np.argsort(total[lit], kind="stable")[: max(len(lit) // 2, 1)]]
     photons = float(total[dark].sum())
     difference = np.square(np.diff(counts[dark], axis=2)).mean(axis=(1, 2)) / 2
-    dispersion = float(difference.sum()) * PATCH**2 / max(photons, 1.0)
+    dispersion = float(difference.sum()) * PATCH**2 / photons
     low, high = limits.COUNT_DISPERSION
     return step if photons >= 100 and low <= dispersion <= high else None
