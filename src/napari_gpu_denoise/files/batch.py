@@ -35,7 +35,7 @@ from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
 
-_AT_ONCE = 4  # files that are read, filtered and written at the same time
+_AT_ONCE = 6  # files that are read, filtered and written at the same time
 _PAUSE = 0.05  # seconds between two looks at whether the batch was cancelled
 _LONG = 60.0  # seconds that files take of which it is told what took most
 # What a file fails with while others take memory, or one of several devices fails.
@@ -357,7 +357,7 @@ def denoise_files(
             notes = flow.cancelled()
             return BatchReport(tuple(files), len(files) < count, notes, tuple(state.spent))
     workers = "" if new is None else new.note
-    report = BatchReport(tuple(files), spent=tuple(state.spent), workers=workers)
+    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -386,6 +386,12 @@ def _open_small(batch: Batch, path: Path) -> _Small | None:
         if nbytes:
             held.pop_all()
     return _Small(found, nbytes, memory) if nbytes else None
+
+
+def _close_small(opened: Future[_Small | None]) -> None:
+    """Close an image that is not denoised, once it is open."""
+    if opened.exception() is None and (small := opened.result()):
+        small.image.close()
 
 
 class _Begun(NamedTuple):
@@ -422,9 +428,8 @@ class _Flow(contextlib.ExitStack):
 
     def _close(self) -> None:
         """Close what was opened ahead, and whose turn did not come."""
-        for future in self._coming.values():
-            if future.exception() is None and (small := future.result()):
-                small.image.close()
+        while self._coming:
+            _close_small(self._coming.popitem()[1])
 
     def take(self, todo: Sequence[Path], count: int) -> None:
         """Denoise the first of the last files of a count, or begin to."""
@@ -439,6 +444,8 @@ class _Flow(contextlib.ExitStack):
         coming = self._coming.pop(path, None)
         found = self._state.sort(path, coming and coming.result)
         if not isinstance(found, _Small):
+            if coming is not None:  # it is left out
+                _close_small(coming)
             self.finish()
             self._alone(path, place, found)
             return
@@ -751,3 +758,13 @@ def _exists_message(target: Path, resume: bool) -> str:
         "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
         code="exists",
     )
+
+
+def _still_there(file: FileReport) -> FileReport:
+    """Report a result that somebody removed during the run."""
+    if file.output is None or file.output.exists():
+        return file
+    lost = errors.OutputError(
+        f"{file.output} was written but no longer exists: repeat the run for this file."
+    )
+    return FileReport(file.input, error=lost)
