@@ -44,13 +44,6 @@ def test_a_removed_filter_names_its_successor(here, run, words):
     assert "was removed: use gpu-denoise bm4d --profile fast, which" in err
 
 
-@pytest.mark.parametrize("words", ["--stages basic", "--no-flicker"])
-def test_a_removed_setting_is_told(here, run, words):
-    code, out, err = run("vbm3d", "a.tif", *words.split())
-    assert (code, out) == (2, "")
-    assert f"{words.split()[0]} was removed: leave it out" in err
-
-
 def test_a_file_may_be_named_like_a_removed_filter(here, run, device):
     tifffile.imwrite("dct3d", image(1, (40, 44), "uint16"))
     options = ("--sigma", 5, "--device", device.index)

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import SettingsError
 from scenes import altered, noisy, prepared, psnr, scene
 
 
@@ -30,9 +28,6 @@ def test_pixels_averaged_of_joint_channels_are_one_map(device):
     np.testing.assert_array_equal(count, count[:1].repeat(3, axis=0))
     apart = gd.nl_means_pixelwise(noisy(3, 30, 34), (20, 0, 20), **options)
     assert not apart[1].any() and apart[0].min() >= 1
-    for name in ("pixels_averaged", "similar_pixels"):
-        with pytest.raises(SettingsError, match=f"{name} was removed: use .*show='pixels'"):
-            getattr(gd, name)
 
 
 def test_fewer_slices_where_they_are_far_apart():

@@ -144,16 +144,6 @@ def add_settings(parser: argparse.ArgumentParser, settings: type) -> None:
     }
     for spec in setting_fields(settings):
         _add_setting(groups[spec.metadata["advanced"]], spec)
-    for name, fixed in settings.removed.items():
-        flags = [f"--{no}{name.replace('_', '-')}" for no in ("", "no-")[: 1 + (fixed is True)]]
-        parser.add_argument(*flags, action=_Removed, nargs="?", help=argparse.SUPPRESS)
-
-
-class _Removed(argparse.Action):
-    """An option of an earlier version."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        parser.error(f"{option_string} was removed: leave it out")
 
 
 def _add_profiles(parser: argparse.ArgumentParser, settings: type) -> None:

@@ -22,16 +22,11 @@ _FILTERS = (
 )
 _CLASSES = {function: kind for _, function, kind in _FILTERS}
 
-_USE_BM4D = "use BM4D with profile='fast', which is better"
-_PIXELS = "use {}(..., show='pixels', dtype='float32')"
 REMOVED = {
-    **dict.fromkeys(("pri_nlm", "PRINLM"), (_USE_BM4D, "PRI-NLM")),
-    **dict.fromkeys(("dct3d", "DCT3D"), (_USE_BM4D, "Sliding 3D DCT")),
-    "pixels_averaged": (_PIXELS.format("nl_means_pixelwise"), "pixels_averaged"),
-    "similar_pixels": (_PIXELS.format("swnlm"), "similar_pixels"),
-    "propose_chunks": ("take chunks of 2048 x 2048 pixels", "propose_chunks"),
+    **dict.fromkeys(("pri_nlm", "PRINLM"), "PRI-NLM"),
+    **dict.fromkeys(("dct3d", "DCT3D"), "Sliding 3D DCT"),
 }
-"""What earlier versions had, by name: what to use now, and its title."""
+"""The titles of filters of earlier versions, by name: BM4D takes their place."""
 
 MODULES = {name: f"{__name__}.{module}" for module, *names in _FILTERS for name in names}
 """The modules of the functions and classes of all filters."""
@@ -48,11 +43,9 @@ def filters_for(name: str) -> tuple[Any, ...]:
 
 def check_removed(name: str) -> str:
     """Return a name; raise `SettingsError` if it is one of an earlier version."""
-    if found := REMOVED.get(name.replace("-", "_")):
-        remedy, title = found
-        if remedy == _USE_BM4D:
-            raise SettingsError(f"{title} was removed", remedy, code="removed-filter")
-        raise SettingsError(f"{title} was removed", remedy)
+    if title := REMOVED.get(name.replace("-", "_")):
+        remedy = "use BM4D with profile='fast', which is better"
+        raise SettingsError(f"{title} was removed", remedy, code="removed-filter")
     return name
 
 

@@ -403,9 +403,6 @@ class Isoline(JointFilter):
         "fine": {"staircase": 15},
         "paper": {"choice": "hard", "thickness": 1, "staircase": 0},
     }
-    removed: ClassVar[dict[str, Any]] = {
-        **{"t_max": 1.0, "t2_max": 2.0, "deviation": 2, "guide": -1, "softness": 0.1},
-    }
 
     method: str = setting(
         "hybrid",

@@ -132,7 +132,6 @@ class NLMeans(FrameSearch):
         "fine": {"patch": 5, "step": 1},
         "video": {"patch": 16, "frames_before": 4, "frames_after": 4},
     }
-    removed: ClassVar[dict[str, Any]] = {"flicker": True, "distance": "euclidean"}
 
     patch: int = setting(8, "Patch width", bounds=(1, 32), unit="pixels")
     step: int = setting(

@@ -275,10 +275,6 @@ class NLMeansPixelwise(FrameSearch, JointFilter):
             **{"patch": 3, "patch_slices": 1, "window": 7, "slices": 3, "spacing": "auto"},
         },
     }
-    removed: ClassVar[dict[str, Any]] = {
-        **{"own_weight": "one", "deviation": 1.0, "guide": -1, "whiten": False},
-        "flicker": True,
-    }
 
     patch: int = setting(5, "Patch width (odd)", bounds=(1, 31), unit="pixels", odd=True)
     window: int = setting(13, "Search window width (odd)", bounds=(1, 101), unit="pixels", odd=True)

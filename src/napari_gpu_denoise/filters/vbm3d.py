@@ -480,16 +480,6 @@ class VBM3D(FrameSearch, groups.CollaborativeFilter):
         "best": {"refine": "chain"},
     }
 
-    removed: ClassVar[dict[str, Any]] = {
-        **{"motion": True, "blocks": True, "coarse": 2, "kalman": True, "guide": -1},
-        **{"stages": "both", "flicker": True},
-        **{"window": 3, "window_next": 3, "per_frame": 2},
-        **{"transform_basic": "bior1.5", "transform_final": "dct"},
-        **{"stack_basic": "haar", "stack_final": "haar"},
-        **{"similar_basic": 5.0, "similar_final": 2.0},
-        **{"still_basic": 0.12, "still_final": 0.02, "kaiser": 1.0, "shared_noise": False},
-    }
-
     similar_basic: ClassVar[float] = 5.0
     similar_final: ClassVar[float] = 2.0
     kaiser: ClassVar[float] = 1.0

@@ -108,12 +108,9 @@ class Settings:
     ----------
     presets : dict
         For each profile, what it changes in the defaults; the first one, the default, nothing.
-    removed : dict
-        Settings of earlier versions, and the only value that each has now.
     """
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {"normal": {}}
-    removed: ClassVar[dict[str, Any]] = {}
 
     def __post_init__(self) -> None:
         for spec in setting_fields(self):
@@ -141,7 +138,6 @@ class Settings:
             If a field or the profile is unknown, a value is out of bounds, or both `settings` and
             `profile` are given.
         """
-        changes = {name: value for name, value in changes.items() if not cls._is_fixed(name, value)}
         known = {spec.name for spec in setting_fields(cls)}
         for name in changes:
             if name not in known:
@@ -161,23 +157,6 @@ class Settings:
         if not isinstance(settings, cls):
             raise SettingsError(f"settings must be a {cls.__name__} object, not {settings!r}.")
         return dataclasses.replace(settings, **changes)
-
-    @classmethod
-    def _is_fixed(cls, name: str, value: Any) -> bool:
-        """Return whether this is the only value of a removed setting; refuse any other."""
-        if name not in cls.removed:
-            return False
-        fixed = cls.removed[name]
-        try:
-            same = bool(value == fixed)
-        except ValueError:  # several values
-            same = False
-        if not same:
-            raise SettingsError(
-                f"The setting {name} of {cls.__name__} was removed: it is always {fixed!r}",
-                f"leave {name} out",
-            )
-        return True
 
     def as_dict(self) -> dict[str, Any]:
         """Return every setting by name."""

@@ -159,10 +159,8 @@ def filter_title(record: Mapping[str, Any]) -> str:
     """Return the title of the filter of a record; empty if it names none of any version."""
     from napari_gpu_denoise.filters import REMOVED
 
-    if (kind := filter_of(record)) is not None:
-        return kind.title
-    removed = (title for name, (_, title) in REMOVED.items() if name == record.get("filter"))
-    return next(removed, "")
+    kind = filter_of(record)
+    return REMOVED.get(record.get("filter", ""), "") if kind is None else kind.title
 
 
 def name_of(record: Mapping[str, Any]) -> str:

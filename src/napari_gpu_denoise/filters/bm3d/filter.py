@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 from napari_gpu_denoise.filters.bm3d import groups
 from napari_gpu_denoise.filters.bm3d.plan import Plan, ScalesPlan, scales_reach
@@ -75,11 +75,6 @@ class BM3D(groups.CollaborativeFilter):
         "high": {"step_basic": 1, "step_final": 1, "window_final": 63},
         "live": {**_FAST, "step_basic": 8, "step_final": 8},
         "best": {"refine": "chain"},
-    }
-    removed: ClassVar[dict[str, Any]] = {
-        **{"similar_basic": 25.0, "similar_final": 16.0, "kaiser": 2.0, "shared_noise": True},
-        **{"guide": -1, "stages": "both"},
-        **{"prefilter": "auto", "prefilter_threshold": 2.0, "scales": groups.MOST_SCALES},
     }
 
     kaiser: ClassVar[float] = 2.0

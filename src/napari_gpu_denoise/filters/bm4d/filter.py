@@ -385,13 +385,6 @@ class BM4D(FrameSearch, groups.TwoPasses):
         "best": {"refine": "chain"},
     }
 
-    removed: ClassVar[dict[str, Any]] = {
-        **{"window_next": 7, "transform_basic": "bior1.5", "transform_final": "dct"},
-        **{"stack_basic": "haar", "stack_final": "haar"},
-        **{"similar_basic": 25.0, "similar_final": 16.0, "kaiser": 3.0, "shared_noise": True},
-        **{"stages": "both", "flicker": True},
-    }
-
     kaiser: ClassVar[float] = 3.0
     cube: str = setting(
         AUTO,
