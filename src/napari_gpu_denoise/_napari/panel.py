@@ -194,19 +194,20 @@ class Panel(QtWidgets.QWidget):
         """
         self.copy_button = button("Copy", f"Copy code {of}.")
         menu = QtWidgets.QMenu(self.copy_button)
-        copy = partial(self._copy, lambda: (python(), []), _PYTHON_COPIED)
-        self.python_action = menu.addAction("Python call", copy)
+        self.python_action = menu.addAction("Python call", partial(self.copy, python))
         if command is not None:
-            copy = partial(self._copy, command, "Command line copied.")
-            self.command_action = menu.addAction("Command line", copy)
+            self.command_action = menu.addAction("Command line", partial(self.copy, command))
         self.copy_button.setMenu(menu)
 
-    def _copy(self, code: Callable[[], tuple[str, list[str]]], said: str) -> None:
+    def copy(self, code: Callable[[], str | tuple[str, list[str]]]) -> None:
+        """Copy a Python call, or a command line and remarks on it."""
         try:
-            text, remarks = code()
+            made = code()
         except DenoiseError as error:
             self.show_error(error)
             return
+        text, remarks = (made, []) if isinstance(made, str) else made
+        said = _PYTHON_COPIED if text is made else "Command line copied."
         QtWidgets.QApplication.clipboard().setText(text)
         self.say(" ".join((said, *remarks)))
 

@@ -135,6 +135,27 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     return request
 
 
+def repetition(result: Layer, layer: Image, dims: Dims) -> Request:
+    """Return the runs that made a result, on all of another layer, one after another.
+
+    Axes that the layer does not name are those of the result. Raises `DenoiseError` if a run does
+    not fit the layer, or the record of the result does not tell one.
+    """
+    records, axes = provenance.records_of(result), axes_of(layer, dims.axis_labels)
+    known = str(records[0].get("axes"))
+    alike = len(known) == len(axes) and ("S" in known) == layer.rgb
+    if UNNAMED in axes and alike and known_of(layer).axes is None:
+        axes = known
+    found, voxel = [], source.voxel_of(layer, axes)
+    for model in map(PanelModel.of_record, records):
+        model.axes = axes
+        settings: Any = model.settings
+        if voxel and hasattr(settings, "voxel"):
+            settings = replace(settings, voxel=voxel)
+        found.append(request_of(model, layer, settings, dims))
+    return replace(found[0], then=tuple(each.run for each in found[1:]))
+
+
 def _what(model: PanelModel, requests: Sequence[Request]) -> str:
     several = f"{len(requests)} layers" if len(requests) > 1 else ""
     alone = [f"{word} {place}" for word, place in requests[0].alone.items()]

@@ -8,6 +8,7 @@ import subprocess
 from typing import Any
 
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
+from napari_gpu_denoise._napari.model import models_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
@@ -29,9 +30,6 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result.
     """
     run, alpha = request.run, request.source.alpha
-    given = {**noise_argument(run), **axes_argument(request.axes)}
-    chosen = run.filter.as_arguments()
-    common = common_arguments(run)
     image, numpy, rest = "image", "", ""
     if alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
@@ -41,13 +39,21 @@ def python_call(request: Request) -> str:
         part = "".join(f"{span}, " for span in spans)
         rest = f"denoised = np.concatenate([denoised, image[{part}..., 3:]], axis=-1)\n"
     if not request.cut:
-        given |= chosen | common
-        call = f"{run.filter.name}({image}{arguments(given)})"
+        call = _call(run, image, request.axes)
     else:
-        given |= request.cut | common
-        call = f"denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
-    head = f"{IMPORT}{numpy}\n{image_of(request.source)}"
-    return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
+        given = {**noise_argument(run), **axes_argument(request.axes)}
+        given |= request.cut | common_arguments(run)
+        call = f"gd.denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
+    calls = [call, *(_call(each, "denoised", request.axes) for each in request.then)]
+    lines = "".join(f"denoised = {each}\n" for each in calls)
+    return f"{IMPORT}{numpy}\n{image_of(request.source)}{lines}{rest}{_adding(request)}"
+
+
+def _call(run: Run, image: str, axes: str) -> str:
+    """Return the call of a filter's function."""
+    given = {**noise_argument(run), **axes_argument(axes)}
+    given |= run.filter.as_arguments() | common_arguments(run)
+    return f"gd.{run.filter.name}({image}{arguments(given)})"
 
 
 def constructor(settings: Any) -> str:
@@ -77,8 +83,8 @@ def noise_argument(run: Run) -> dict[str, Any]:
     """Return the argument for the noise of a run; none where it is automatic."""
     if run.sigma is not None:
         return {"sigma": run.sigma}
-    if isinstance(run.noise, NoiseEstimate):
-        return {"noise": model_code(run.noise.models)}
+    if isinstance(run.noise, NoiseEstimate | tuple):
+        return {"noise": model_code(models_of(run.noise))}
     return {} if run.noise is None else {"noise": run.noise}
 
 
@@ -159,10 +165,11 @@ def _other_axes(path: str, request: Request) -> str | None:
 def noise_option(run: Run) -> list[str]:
     """Return the option for the noise; a model is measured again, except for one sigma."""
     given, noise = run.sigma, run.noise
-    if given is None and isinstance(noise, NoiseEstimate):
-        if not noise.models[0].is_one_sigma():
-            return ["--noise", noise.name]
-        given = noise.sigma
+    if given is None and isinstance(noise, NoiseEstimate | tuple):
+        models: Any = models_of(noise)
+        if not models[0].is_one_sigma():
+            return ["--noise", models[0].name]
+        given = tuple(each.sigma for each in models)
     if given is None:
         return [] if noise is None else ["--noise", str(noise)]
     return ["--sigma", ",".join(map(str, given)) if isinstance(given, tuple) else str(given)]

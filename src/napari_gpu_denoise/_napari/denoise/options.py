@@ -25,10 +25,11 @@ from napari_gpu_denoise._napari.model import (
     NoiseChoice,
     Options,
     PanelModel,
+    models_of,
 )
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.noise.models import MODELS, summary_of
+from napari_gpu_denoise.noise.models import MODELS, NoiseModel, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
@@ -130,7 +131,7 @@ class NoiseInput(QtWidgets.QWidget):
             if noise.estimate is not None:
                 if self.mode.findData(MEASURED) < 0:
                     self.mode.addItem("Measured", MEASURED)
-                tip = f"Measured in {noise.origin}: {noise.estimate.verdict()}."
+                tip = f"Measured in {noise.origin}: {_models(noise.estimate)}."
                 at = self.mode.findData(MEASURED)
                 self.mode.setItemData(at, parts.wrapped(tip), Qt.ItemDataRole.ToolTipRole)
             if self.mode.findData(noise.kind) < 0:
@@ -144,8 +145,8 @@ class NoiseInput(QtWidgets.QWidget):
         self.explain(None)
 
 
-def _models(estimate: NoiseEstimate) -> str:
-    return summary_of(each.as_dict() for each in estimate.models)
+def _models(estimate: NoiseEstimate | tuple[NoiseModel, ...]) -> str:
+    return summary_of(each.as_dict() for each in models_of(estimate))
 
 
 def _factor(step: int) -> float:
@@ -363,9 +364,9 @@ class RunOptions(QObject):
         """Set every control to its default."""
         self.model.noise, self.model.options = NoiseChoice(), Options()
 
-    def take_over(self, other: RunOptions) -> None:
-        """Set every control as another panel has it."""
-        self.model.noise, self.model.options = other.model.noise, other.model.options
+    def take_over(self, other: PanelModel) -> None:
+        """Set every control as another model has it."""
+        self.model.noise, self.model.options = other.noise, other.options
 
 
 def _show(box: QtWidgets.QComboBox, value: Any) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import napari.viewer
+from napari.layers import Image, Layer
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
@@ -19,10 +20,10 @@ from napari_gpu_denoise._napari.denoise.options import PlacesInput, RunOptions
 from napari_gpu_denoise._napari.denoise.results import ResultOptions
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.inputs import REGIONS
-from napari_gpu_denoise._napari.layers.provenance import identity
+from napari_gpu_denoise._napari.layers.provenance import first_origin, identity, record_of
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
-from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
+from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, PanelModel, known_of
 from napari_gpu_denoise._napari.noise.rows import as_html, titled
 from napari_gpu_denoise._napari.panel import ImagePanel
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
@@ -70,7 +71,8 @@ class FilterPanel(ImagePanel):
         self.summary = parts.Caption(rich=True)
         self.preview = PreviewBox()
         self.places = PlacesInput(self.options)
-        self.results, self.progress = ResultOptions(viewer), parts.progress_bar()
+        self.results = ResultOptions(viewer, self.repeat, self.show_batch, self._copy_repetition)
+        self.progress = parts.progress_bar()
         run_tip = "Denoise the layers; the results are new layers."
         self.run_button = parts.button("Denoise", run_tip, lambda: self.run())
         self.cancel_button = parts.button("Cancel", "Stop; add no layer.", lambda: self.cancel())
@@ -257,6 +259,7 @@ class FilterPanel(ImagePanel):
         if not isinstance(settings, DenoiseError | None):
             self.options.noise.set_unused(settings.sigma_unused)
         self.places.offer(layer, axes, self._viewer.dims)
+        self.results.refresh()
         if "voxel" in self.form.controls:
             voxel = voxel_of(layer, axes) if layer is not None and axes else ""
             text = f"{voxel} (of the layer)" if voxel else ""
@@ -367,6 +370,18 @@ class FilterPanel(ImagePanel):
             self.show_running(False)
             self.show_error(error)
             return
+        self._start(requests)
+
+    def repeat(self, result: Layer, *layers: Image) -> None:
+        """Run on layers what made a result; errors are shown in the panel."""
+        if not self._busy:
+            try:
+                dims = self._viewer.dims
+                self._start([resolve.repetition(result, each, dims) for each in layers])
+            except DenoiseError as error:
+                self.show_error(error)
+
+    def _start(self, requests: list[Request]) -> None:
         self.show_running(True)
         self._count, self._ended, self._seconds = len(requests), [], 0.0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
@@ -476,13 +491,25 @@ class FilterPanel(ImagePanel):
         panel = docks.open_panel(self._viewer, "Estimated noise")
         panel.choose(*self.layer.layers()[:1])
 
-    def show_batch(self) -> None:
-        """Open the panel for many files, set as this one is."""
-        panel = docks.open_panel(self._viewer, "Batch")
+    def show_batch(self, result: Layer | None = None) -> None:
+        """Open the panel for many files, set as this one is, or as the run of a result was."""
         try:
-            panel.form.take_over(self.filter.settings(), self.options)
+            model = self.model if result is None else PanelModel.of_record(record_of(result))
+            settings = self.filter.settings() if result is None else model.settings
+            docks.open_panel(self._viewer, "Batch").form.take_over(settings, model)
         except DenoiseError as error:
             self.show_error(error)
+
+    def _copy_repetition(self, result: Layer) -> None:
+        """Copy the Python that makes a result again of the image that it was made from."""
+
+        def python() -> str:
+            origin = first_origin(result, self._viewer.layers)
+            if origin == result:
+                raise LayerError(f"The image that {result.name!r} was made from is not open.")
+            return snippets.python_call(resolve.repetition(result, origin, self._viewer.dims))
+
+        self.copy(python)
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 from weakref import ref
 
 from napari.layers import Layer
 from napari.viewer import Viewer
-from qtpy.QtWidgets import QCheckBox, QWidget
+from qtpy.QtWidgets import QCheckBox, QMenu, QWidget
 
 from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.layers.provenance import identity, is_result
+from napari_gpu_denoise._napari.layers.provenance import (
+    ASKED,
+    first_origin,
+    identity,
+    is_result,
+    records_of,
+)
 from napari_gpu_denoise._napari.layers.results import add_layer, shines_through
-from napari_gpu_denoise._napari.model import known_of
+from napari_gpu_denoise._napari.model import MEASURED, known_of
 from napari_gpu_denoise._napari.parts import button, row_of, told
+from napari_gpu_denoise._napari.resolve import inputs_of
+from napari_gpu_denoise._napari.snippets import common_arguments
 from napari_gpu_denoise._napari.tasks import Outcome
+from napari_gpu_denoise.run.request import Run
 
+_REPEAT = (
+    "Repeat all runs that made the selected result, in their order, on another layer or on files, "
+    "or copy them as Python. Whole layers are filtered. Noise that was measured is measured again "
+    "there; sigma or a model that was given stays as it is."
+)
 _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
 
 
@@ -23,21 +40,39 @@ def add_result(viewer: Viewer, outcome: Outcome, keep: bool = True) -> Layer:
 
     Unless `keep`, it replaces that of an earlier run of the filter on the same layer.
     """
-    request, result = outcome.request, outcome.value.result
-    record = result.record.as_dict() | request.alone | request.spans
-    made = add_layer(viewer, request.placed, result.image, record, keep)
+    request, done = outcome.request, outcome.value
+    runs = [each.as_dict() for each in (*done.earlier, done.result.record)]
+    runs[0] |= request.alone | request.spans
+    for record, run in zip(runs, (request.run, *request.then), strict=True):
+        if asked := _asked(run):
+            record[ASKED] = asked
+    made = add_layer(viewer, request.placed, done.result.image, runs, keep)
     known_of(made).made_by = request.run_key
     return made
 
 
+def _asked(run: Run) -> dict[str, Any]:
+    """Return the options of a run that its record does not tell, but for the defaults."""
+    noise = run.noise if isinstance(run.noise, str | None) else MEASURED
+    given = {"noise": noise, **common_arguments(run)}
+    return {key: given[key] for key in ("noise", "correct", "dtype", "nonfinite") if given.get(key)}
+
+
 class ResultOptions(QWidget):
-    """Adds results; offers to keep earlier ones, and to compare.
+    """Adds results; offers to keep earlier ones, to compare, and to repeat.
 
     A source that would show through its result is hidden: additive channels would be twice as
-    bright.
+    bright. `repeat` is called with a result and the layers to repeat its runs on, `batch` and
+    `copy` with a result.
     """
 
-    def __init__(self, viewer: Viewer):
+    def __init__(
+        self,
+        viewer: Viewer,
+        repeat: Callable[..., Any],
+        batch: Callable[[Layer], Any],
+        copy: Callable[[Layer], Any],
+    ):
         super().__init__()
         self._viewer = viewer
         self._result: ref[Layer] | None = None
@@ -47,7 +82,12 @@ class ResultOptions(QWidget):
             "Compare source and result: curtain, residual, grey levels along a line.",
             lambda: docks.open_panel(viewer, "Compare").take(self.result()),
         )
-        self.setLayout(row_of(self.keep_both, self.compare_button))
+        self._repeat, self._batch, self._copy = repeat, batch, copy
+        self.repeat_button = button("Repeat on", _REPEAT)
+        self.menu = QMenu(self.repeat_button)
+        self.menu.aboutToShow.connect(self._offer)
+        self.repeat_button.setMenu(self.menu)
+        self.setLayout(row_of(self.keep_both, self.compare_button, self.repeat_button))
         self.refresh()
 
     def add(self, outcome: Outcome) -> None:
@@ -63,10 +103,34 @@ class ResultOptions(QWidget):
         self.refresh()
 
     def result(self) -> Layer | None:
-        """Return the layer of the last result, if it is still there."""
+        """Return the result that is selected, or else the last one, if it is still there."""
+        layers = self._viewer.layers
+        if (active := layers.selection.active) is not None and is_result(active):
+            return active
         layer = self._result and self._result()
-        return layer if layer in self._viewer.layers else None
+        return layer if layer in layers else None
 
     def refresh(self) -> None:
-        """Follow the viewer's layers: one that is gone cannot be compared."""
-        self.compare_button.setVisible(self.result() is not None)
+        """Follow the viewer's layers: one that is gone cannot be compared or repeated."""
+        for each in (self.compare_button, self.repeat_button):
+            each.setVisible(self.result() is not None)
+
+    def _offer(self) -> None:
+        """List the images that the runs of the result can be repeated on."""
+        self.menu.clear()
+        if (result := self.result()) is None:
+            return
+        layers, runs = self._viewer.layers, len(records_of(result))
+        origin = first_origin(result, layers)
+        others = [each for each in reversed(inputs_of(layers, layers)) if each != origin]
+        offered = {each.name.replace("&", "&&"): (each,) for each in others}
+        if len(others) > 1:
+            offered[f"All {len(others)} layers"] = tuple(others)
+        for text, chosen in offered.items():
+            self.menu.addAction(text, partial(self._repeat, result, *chosen))
+        self.menu.addSeparator()
+        alone = "" if runs == 1 else f": one filter only, not {runs}"
+        self.menu.addAction(f"Many files (Batch){alone}", partial(self._batch, result)).setEnabled(
+            runs == 1
+        )
+        self.menu.addAction("Copy Python call", partial(self._copy, result))

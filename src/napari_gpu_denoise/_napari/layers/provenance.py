@@ -22,6 +22,7 @@ FILE_KEY = "napari-gpu-denoise file"  # in the metadata of a layer
 HISTORY = "history"  # in a record: those of the source, a result itself
 SOURCE, SOURCE_ID = "source", "source_id"  # name and identity of the layer it was made from
 TEMPORARY = "temporary"  # what a panel shows the layer for
+ASKED = "asked"  # options of the run, which cannot be told from what it did
 
 
 @dataclass(frozen=True)
