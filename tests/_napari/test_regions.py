@@ -138,13 +138,13 @@ def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
     assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0)).code == "[3, 2, 3:13, 4:30]"
     layer = seen(Image(PYRAMID, multiscale=True), (0, 2, 3), (0, 9, 13))
     layer._data_level = 1
-    assert in_view(layer, "TYX", dims_at(1, 0, 0)).code == "[1, 8:37, 12:53]"
+    assert in_view(layer, "TYX", dims_at(1, 0, 0)).code == "[1, 8:40, 12:56]"
 
 
 @pytest.mark.parametrize(
     ("find", "dims", "said"),
     [
-        (in_view, {"ndisplay": 3}, "not show a YX plane"),
+        (in_view, {"ndisplay": 3}, "switch the viewer to 2D"),
         (in_view, {"order": (1, 0, 2)}, "not show a YX plane"),
         (in_view, {"at": 8}, "no data at the current slider"),
         (region_shown, {"ndisplay": 3}, "switch the viewer to 2D"),

@@ -16,7 +16,14 @@ from napari.layers import Image, Layer
 from napari_gpu_denoise._napari.layers import provenance, source
 from napari_gpu_denoise._napari.layers.regions import part_of, without_alpha
 from napari_gpu_denoise._napari.layers.results import shines_through
-from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
+from napari_gpu_denoise._napari.model import (
+    AUTO,
+    LayerNoise,
+    PanelModel,
+    known_of,
+    memory_for,
+    memory_of,
+)
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, seconds_on, time_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
@@ -115,7 +122,7 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     shape = tuple(taken.data.shape)
     context = Context(axes, (*shape[:-1], 3) if taken.alpha else shape)
     if isinstance(settings, Recommended):
-        settings = advice_on(measurement(model, layer, dims)).filter
+        settings = advice_on(model, layer, dims).filter
     if not getattr(settings, "voxel", True):
         settings = replace(settings, voxel=source.voxel_of(layer, axes))
     run = model.run(settings, axes, context.channels)
@@ -138,20 +145,15 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
 def repetition(result: Layer, layer: Image, dims: Dims) -> Request:
     """Return the runs that made a result, on all of another layer, one after another.
 
-    Axes that the layer does not name are those of the result. Raises `DenoiseError` if a run does
-    not fit the layer, or the record of the result does not tell one.
+    Raises `DenoiseError` if a run does not fit the layer, or the record of the result does not tell
+    one.
     """
-    records, axes = provenance.records_of(result), axes_of(layer, dims.axis_labels)
-    known = str(records[0].get("axes"))
-    alike = len(known) == len(axes) and ("S" in known) == layer.rgb
-    if UNNAMED in axes and alike and known_of(layer).axes is None:
-        axes = known
-    found, voxel = [], source.voxel_of(layer, axes)
+    found, records = [], provenance.records_of(result)
     for model in map(PanelModel.of_record, records):
-        model.axes = axes
+        model.layers, model.axes = (result,), str(records[0].get("axes"))
         settings: Any = model.settings
-        if voxel and hasattr(settings, "voxel"):
-            settings = replace(settings, voxel=voxel)
+        if hasattr(settings, "voxel") and source.voxel_of(layer, axes_for(model, layer, dims)):
+            settings = replace(settings, voxel="")  # that of the layer
         found.append(request_of(model, layer, settings, dims))
     return replace(found[0], then=tuple(each.run for each in found[1:]))
 
@@ -182,16 +184,21 @@ def measurement(
     shape, region = tuple(taken.data.shape), model.region
     part = part_of(axes, shape) if whole else region.part(layer, axes, dims)
     part = without_alpha(part, shape) if taken.alpha else part
-    memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
-    flat = region.flat and not whole
+    flat, memory = region.flat and not whole, noise_of(model, layer, dims)
     return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)
 
 
-def advice_on(request: NoiseRequest) -> Advice:
+def noise_of(model: PanelModel, layer: Image, dims: Dims) -> LayerNoise:
+    """Return what is known of all of a layer, in which nothing is corrected first."""
+    axes = axes_for(model, layer, dims)
+    return memory_of(layer, AUTO, axes, None, "raise", model.device)
+
+
+def advice_on(model: PanelModel, layer: Image, dims: Dims) -> Advice:
     """Return what is recommended for a layer; raises `DenoiseError` where that is not known."""
-    found = request.memory.advice
+    found = noise_of(model, layer, dims).advice
     if found is None:
-        raise NotLookedAt(f"{request.source.name} is measured before a filter is recommended.")
+        raise NotLookedAt(f"{layer.name} is measured before a filter is recommended.")
     if isinstance(found, DenoiseError):
         raise found
     return found

@@ -245,10 +245,6 @@ class FilterPanel(ImagePanel):
         """Return the run of the layer that is chosen; of several, the first."""
         return self.ready().requests[0]
 
-    def requests(self) -> list[Request]:
-        """Return a run for each of the layers chosen."""
-        return list(self.ready().requests)
-
     def draw(self, _: object = None) -> None:
         """Show what follows from the settings, in place of what was said of others."""
         resolved, layer, axes = self.resolved(), self.layer.layer(), self.known_axes()
@@ -300,16 +296,11 @@ class FilterPanel(ImagePanel):
 
     def advised(self) -> tuple[Advice, ...]:
         """Return what is recommended for each layer; nothing before it is known of all."""
+        model, dims = self.model, self._viewer.dims
         try:
-            looks = self._looks()
+            return tuple(resolve.advice_on(model, each, dims) for each in model.layers)
         except DenoiseError:
             return ()
-        found = tuple(each.memory.advice for each in looks)
-        return found if all(isinstance(each, Advice) for each in found) else ()
-
-    def _looks(self) -> list[Any]:
-        model, dims = self.model, self._viewer.dims
-        return [resolve.measurement(model, each, dims) for each in model.layers]
 
     def _advise(self, resolved: Resolved | Problem) -> None:
         """Show what is recommended, where that is chosen, or begin to find out."""
@@ -328,8 +319,10 @@ class FilterPanel(ImagePanel):
         """Look at the layers of which nothing is known, one after another."""
         if self.filter.kind is not Recommended or self._closed:
             return
+        model, dims = self.model, self._viewer.dims
         with suppress(DenoiseError):
-            looks = [each for each in self._looks() if each.memory.advice is None]
+            looks = [resolve.measurement(model, each, dims) for each in model.layers]
+            looks = [each for each in looks if each.memory.advice is None]
             now = self._looking.request
             if now is None or now.memory not in [each.memory for each in looks]:
                 self._looking.drop()
@@ -360,7 +353,7 @@ class FilterPanel(ImagePanel):
         if self._busy:
             return
         try:
-            requests = self.requests()
+            requests = self.ready().requests
         except NotLookedAt:
             self._run_when_looked = True
             self.show_running(True)
@@ -381,7 +374,7 @@ class FilterPanel(ImagePanel):
             except DenoiseError as error:
                 self.show_error(error)
 
-    def _start(self, requests: list[Request]) -> None:
+    def _start(self, requests: Sequence[Request]) -> None:
         self.show_running(True)
         self._count, self._ended, self._seconds = len(requests), [], 0.0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
@@ -526,4 +519,6 @@ def advice_as_html(names: Sequence[str], advice: Sequence[Advice]) -> str:
     else:
         both = zip(names, advice, strict=True)
         advice = [replace(each, image=f"{name}: {each.image}") for name, each in both]
-    return "".join(as_html(titled(each.lines())) for each in advice)
+    # The status line says how long it takes, by the devices that are chosen.
+    lines = ([row for row in each.lines() if row[0] != "takes"] for each in advice)
+    return "".join(as_html(titled(each)) for each in lines)

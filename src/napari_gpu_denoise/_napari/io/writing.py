@@ -123,7 +123,9 @@ def write_images(path: str, layers: list[LayerData]) -> list[str]:
 def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     notes: list[str] = []
     # *Save All Layers* hands over what panels only show.
-    lasting = [each for each in layers if not _is_temporary(each[1])]
+    records = [provenance.record_in(each.get("metadata", {})) for _, each, _ in layers]
+    shown = zip(layers, records, strict=True)
+    lasting = [each for each, record in shown if provenance.TEMPORARY not in record]
     if not lasting:
         raise LayerError(
             "A preview or comparison is not saved: run the filter, and save its result."
@@ -153,11 +155,6 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     waits = f"Saving {os.path.basename(path)} …"
     notes += run_with_wait_dialog(write, waits) if size >= _LARGE else write()
     return path, notes
-
-
-def _is_temporary(attributes: dict[str, Any]) -> bool:
-    record = attributes.get("metadata", {}).get(provenance.METADATA_KEY)
-    return isinstance(record, dict) and provenance.TEMPORARY in record
 
 
 def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:

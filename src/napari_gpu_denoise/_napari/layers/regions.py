@@ -75,18 +75,16 @@ def in_view(layer: Image, axes: str, dims: Dims) -> Part:
 
     Raises `LayerError` if the viewer shows no plane of Y and X of it.
     """
-    first = dims.ndim - layer.ndim
-    shown = "".join(sorted(axes[i - first] for i in dims.displayed if i >= first))
-    if shown != "XY":
+    region, places = region_shown(layer, dims, math.inf), {}
+    if {axes[i] for i in region.plane} != set("YX"):
         raise LayerError(
-            f"The viewer does not show a YX plane of {layer.name!r}: switch to 2D, with the axes "
-            "in their original order."
+            f"The viewer does not show a YX plane of {layer.name!r}: bring the axes into their "
+            "original order."
         )
-    places = _indices(layer, axes, layer.world_to_data(dims.point))
-    corners = np.asarray(layer.corner_pixels, float)
-    if layer.multiscale:
-        corners = corners * np.asarray(layer.downsample_factors)[layer.data_level]
-    return _between(layer, axes, corners, places)
+    for i, (start, stop) in enumerate(region.spans):
+        if i != channel_axis(axes):
+            places[f"axis_{i}"] = (start, stop) if i in region.plane else start
+    return part_of(axes, finest(layer).shape, **places)
 
 
 def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
@@ -221,7 +219,7 @@ class Region:
         return f"the middle {size} of the view" if self.cut else size
 
 
-def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region:
+def region_shown(layer: Image, dims: Dims, most: float = MOST_PREVIEWED) -> Region:
     """Return the region of the finest level that the camera and the sliders show.
 
     Raises `LayerError` if that is no plane of the layer.
@@ -229,7 +227,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region
     first = dims.ndim - layer.ndim
     plane = tuple(axis - first for axis in dims.displayed if axis >= first)
     if dims.ndisplay != 2 or len(plane) != 2:
-        raise LayerError("The preview works in 2D: switch the viewer to 2D.")
+        raise LayerError(f"No plane of {layer.name!r} is shown: switch the viewer to 2D.")
     shape, point = finest(layer).shape, layer.world_to_data(dims.point)
     spans = []
     for axis in range(layer.ndim):
@@ -248,7 +246,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region
     size = math.prod(stop - start for start, stop in (spans[axis] for axis in plane))
     if size <= most:
         return Region(tuple(spans), plane)
-    lengths = _within([spans[axis][1] - spans[axis][0] for axis in plane], most)
+    lengths = _within([spans[axis][1] - spans[axis][0] for axis in plane], int(most))
     for axis, length in zip(plane, lengths, strict=True):
         start, stop = spans[axis]
         start += (stop - start - length) // 2

@@ -34,7 +34,7 @@ def add_layer(
     a layer that the same filter made from the same source, and that still has the name it was
     given, gets the new data instead.
     """
-    history = provenance.runs_in(source.attributes["metadata"].get(provenance.METADATA_KEY) or {})
+    history = provenance.runs_in(provenance.record_in(source.attributes["metadata"]))
     name = source.name
     for each in runs:
         named = {provenance.SOURCE: name, provenance.SOURCE_ID: source.identity}
@@ -65,13 +65,9 @@ def add_layer(
 
 def _shown(viewer: Viewer, source: Source) -> bool:
     """Return whether a result is shown at first: as its source, or where that hides behind one."""
-    layer = _layer_of(viewer, source)
-    return layer is None or layer.visible or bool(provenance.made_from(layer, viewer.layers))
-
-
-def _layer_of(viewer: Viewer, source: Source) -> Layer | None:
     found = (e for e in viewer.layers if provenance.identity(e) == source.identity)
-    return next(found, None)
+    made = provenance.made_from(source.identity, viewer.layers)
+    return bool(made) or all(layer.visible for layer in found)
 
 
 def place_above(source: str, viewer: Viewer) -> int:
