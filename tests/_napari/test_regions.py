@@ -101,7 +101,7 @@ def test_a_rectangle_in_world_coordinates_knows_the_plane_it_was_drawn_on():
     [
         (Shapes([rectangle(2, 3, 8, 9)]), "rows 2 to 8, columns 3 to 9"),
         *(
-            (Shapes([np.array(corners)], shape_type=kind), f"the rectangle around the shape: {at}")
+            (Shapes([np.array(corners)], shape_type=kind), at)
             for kind, corners, at in (
                 ("rectangle", [[5, 2], [9, 6], [5, 10], [1, 6]], "rows 1 to 9, columns 2 to 10"),
                 ("polygon", [[1, 2], [9, 2], [5, 10]], "rows 1 to 9, columns 2 to 10"),
@@ -155,7 +155,7 @@ def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
 def test_a_view_that_is_no_plane(find, dims, said):
     left, at = dims.get("left", 0), dims.get("at", 0)
     dims = {name: dims[name] for name in ("ndisplay", "order") if name in dims}
-    layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, left), (0, 19, 29 + 2 * left))
+    layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, left), (4, 19, 29 + 2 * left))
     given = (layer, "TYX") if find is in_view else (layer,)
     with pytest.raises(LayerError, match=said):
         find(*given, dims_at(at, 0, 0, **dims))

@@ -128,7 +128,13 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     run = model.run(settings, axes, context.channels)
     cut: dict[str, Any] = {}
     for letter in sorted(model.options.alone & set(axes)):
-        cut[f"{_ALONE[letter]}s"] = place_alone(layer, axes, letter, dims)
+        word, place = _ALONE[letter], source.place_shown(layer, axes, dims, letter)
+        if place is None:
+            raise LayerError(
+                f"The viewer does not show a single {word} of {layer.name!r}: move the {letter} "
+                f"slider to one, or untick Only the {word} shown."
+            )
+        cut[f"{word}s"] = place
     if not model.region.whole:
         index = model.region.part(layer, axes, dims).index
         cut |= {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
@@ -148,6 +154,8 @@ def repetition(result: Layer, layer: Image, dims: Dims) -> Request:
     Raises `DenoiseError` if a run does not fit the layer, or the record of the result does not tell
     one.
     """
+    if layer == result:
+        raise LayerError(f"The image that {result.name!r} was made from is not open.")
     found, records = [], provenance.records_of(result)
     for model in map(PanelModel.of_record, records):
         model.layers, model.axes = (result,), str(records[0].get("axes"))
@@ -257,23 +265,16 @@ def channels_in_words(layers: Sequence[Image]) -> str:
     return f"{number} {what} of {Path(str(source.file_of(layers[0]))).name}"
 
 
-def versions_of(layer: Layer, layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Return an image and its results, of which only one should be seen at a time."""
-    layers = list(layers)
-    origin = provenance.first_origin(layer, layers)
-    return tuple(
-        each
-        for each in layers
-        if each == origin
-        or (provenance.is_result(each) and provenance.first_origin(each, layers) == origin)
-    )
-
-
 def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Return the layers that would be seen together with new versions of some layers above them."""
+    """Return the layers that would be seen together with new versions of some layers above them.
+
+    Of an image and its results only one should be seen at a time.
+    """
     layers = list(layers)
-    mixed = [each for each in shown if shines_through(each)]
-    return tuple(other for each in mixed for other in versions_of(each, layers) if other.visible)
+    mixed = [provenance.first_origin(each, layers) for each in shown if shines_through(each)]
+    family = [each for each in layers if each in mixed or provenance.is_result(each)]
+    seen = [each for each in family if each.visible]
+    return tuple(each for each in seen if provenance.first_origin(each, layers) in mixed)
 
 
 # --- axes, and places along them ------------------------------------------------------------------
@@ -374,14 +375,3 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
     volume = "Z" in axes and shape[axes.index("Z")] >= SLICES
     return ". BM4D filters all slices of a volume together." * (alone and volume)
-
-
-def place_alone(layer: Image, axes: str, letter: str, dims: Dims) -> int:
-    """Return the place along an axis to filter alone; raises `LayerError` if none is shown."""
-    place, word = source.place_shown(layer, axes, dims, letter), _ALONE[letter]
-    if place is None:
-        raise LayerError(
-            f"The viewer does not show a single {word} of {layer.name!r}: move the {letter} "
-            f"slider to one, or untick Only the {word} shown."
-        )
-    return place

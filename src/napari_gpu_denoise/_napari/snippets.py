@@ -106,7 +106,8 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     the shell. It filters everything: there is no option for one frame or slice. A layer that was
     not read from a file that can be read leaves ``INPUT.tif`` to be filled in.
     """
-    run, path = request.run, _file(request.source)
+    run, path, split = request.run, request.source.path or "", request.source.split
+    path = path if formats.has_suffix(path) or formats.is_image(path) else None
     named = path or "INPUT.tif"
     remarks = [] if path else [f"Replace INPUT.tif by the name of a {FORMAT_NAMES} file."]
     target = formats.beside(named, run.filter.name.replace("_", "-"))
@@ -117,10 +118,11 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         remarks.append(f"{known} already exists and is kept unless you add --overwrite.")
     axes, other = "", None if path is None else _other_axes(path, request)
     if other is None:
-        axes = request.source.axes_of_file(request.axes)
+        axes = request.axes
+        axes = axes if split is None else f"{axes[:split]}C{axes[split:]}"
     else:
         remarks.append(f"It filters the whole file, whose axes are {other}.")
-    if request.source.split is not None:
+    if split is not None:
         remarks.append("It filters all channels of the file.")
     words = filter_words(run, [named], target, axes)
     if request.cut:
@@ -140,12 +142,6 @@ def filter_words(run: Run, inputs: list[str], target: str, axes: str | None) -> 
 def shell_line(words: list[str]) -> str:
     """Return the words of a command as they are typed into a shell."""
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
-
-
-def _file(source: Source) -> str | None:
-    """Return the file of a layer, if the command can read it."""
-    path = source.path
-    return path if path and (formats.has_suffix(path) or formats.is_image(path)) else None
 
 
 def _other_axes(path: str, request: Request) -> str | None:

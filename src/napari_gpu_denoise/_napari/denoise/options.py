@@ -364,10 +364,6 @@ class RunOptions(QObject):
         """Set every control to its default."""
         self.model.noise, self.model.options = NoiseChoice(), Options()
 
-    def take_over(self, other: PanelModel) -> None:
-        """Set every control as another model has it."""
-        self.model.noise, self.model.options = other.noise, other.options
-
 
 def _show(box: QtWidgets.QComboBox, value: Any) -> None:
     box.setCurrentIndex(max(0, box.findData(value)))

@@ -247,7 +247,9 @@ class FilterPanel(ImagePanel):
 
     def draw(self, _: object = None) -> None:
         """Show what follows from the settings, in place of what was said of others."""
-        resolved, layer, axes = self.resolved(), self.layer.layer(), self.known_axes()
+        resolved, layer, axes = self.resolved(), self.layer.layer(), ""
+        with suppress(DenoiseError):  # raised where there is no layer, too
+            axes = self.axes.axes()
         self._advise(resolved)
         settings = self.model.settings
         if isinstance(resolved, Resolved):
@@ -495,14 +497,8 @@ class FilterPanel(ImagePanel):
 
     def _copy_repetition(self, result: Layer) -> None:
         """Copy the Python that makes a result again of the image that it was made from."""
-
-        def python() -> str:
-            origin = first_origin(result, self._viewer.layers)
-            if origin == result:
-                raise LayerError(f"The image that {result.name!r} was made from is not open.")
-            return snippets.python_call(resolve.repetition(result, origin, self._viewer.dims))
-
-        self.copy(python)
+        origin, dims = first_origin(result, self._viewer.layers), self._viewer.dims
+        self.copy(lambda: snippets.python_call(resolve.repetition(result, origin, dims)))
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""

@@ -25,13 +25,13 @@ from napari_gpu_denoise._napari.parts import button, row_of, told
 from napari_gpu_denoise._napari.resolve import inputs_of
 from napari_gpu_denoise._napari.snippets import common_arguments
 from napari_gpu_denoise._napari.tasks import Outcome
-from napari_gpu_denoise.run.request import Run
 
 _REPEAT = (
     "Repeat all runs that made the selected result, in their order, on another layer or on files, "
     "or copy them as Python. Whole layers are filtered. Noise that was measured is measured again "
     "there; sigma or a model that was given stays as it is."
 )
+_ASKED = ("noise", "correct", "dtype", "nonfinite")  # of which a record tells only what was done
 _KEEP = "Add a new layer for every run. Otherwise a run replaces the previous result."
 
 
@@ -44,18 +44,13 @@ def add_result(viewer: Viewer, outcome: Outcome, keep: bool = True) -> Layer:
     runs = [each.as_dict() for each in (*done.earlier, done.result.record)]
     runs[0] |= request.alone | request.spans
     for record, run in zip(runs, (request.run, *request.then), strict=True):
-        if asked := _asked(run):
+        noise = run.noise if isinstance(run.noise, str | None) else MEASURED
+        given = {"noise": noise, **common_arguments(run)}
+        if asked := {name: given[name] for name in _ASKED if given.get(name)}:
             record[ASKED] = asked
     made = add_layer(viewer, request.placed, done.result.image, runs, keep)
     known_of(made).made_by = request.run_key
     return made
-
-
-def _asked(run: Run) -> dict[str, Any]:
-    """Return the options of a run that its record does not tell, but for the defaults."""
-    noise = run.noise if isinstance(run.noise, str | None) else MEASURED
-    given = {"noise": noise, **common_arguments(run)}
-    return {key: given[key] for key in ("noise", "correct", "dtype", "nonfinite") if given.get(key)}
 
 
 class ResultOptions(QWidget):
@@ -130,7 +125,6 @@ class ResultOptions(QWidget):
             self.menu.addAction(text, partial(self._repeat, result, *chosen))
         self.menu.addSeparator()
         alone = "" if runs == 1 else f": one filter only, not {runs}"
-        self.menu.addAction(f"Many files (Batch){alone}", partial(self._batch, result)).setEnabled(
-            runs == 1
-        )
+        files = self.menu.addAction(f"Many files (Batch){alone}", partial(self._batch, result))
+        files.setEnabled(runs == 1)
         self.menu.addAction("Copy Python call", partial(self._copy, result))

@@ -293,15 +293,11 @@ def _difference(one: Pixels, other: Pixels) -> str:
 
 def _channel(one: Pixels) -> image_file.Channel:
     """Return name and colour of the channel that a layer is."""
-    name = one.name if one.origin is None or not one.origin.name else one.origin.name
-    return image_file.Channel(name, "" if one.rgb else _colour(one))
-
-
-def _colour(one: Pixels) -> str:
-    if one.origin is not None and one.origin.colour:
-        return one.origin.colour
-    brightest = ensure_colormap(one.attributes.get("colormap", "gray")).colors[-1, :3]
-    return "#" + bytes(np.rint(255 * np.clip(brightest, 0, 1)).astype(np.uint8)).hex()
+    name, colour = ("", "") if one.origin is None else (one.origin.name, one.origin.colour)
+    if not colour and not one.rgb:
+        brightest = ensure_colormap(one.attributes.get("colormap", "gray")).colors[-1, :3]
+        colour = "#" + bytes(np.rint(255 * np.clip(brightest, 0, 1)).astype(np.uint8)).hex()
+    return image_file.Channel(name or one.name, "" if one.rgb else colour)
 
 
 def _is_upright(attributes: dict[str, Any]) -> bool:

@@ -87,12 +87,6 @@ def in_view(layer: Image, axes: str, dims: Dims) -> Part:
     return part_of(axes, finest(layer).shape, **places)
 
 
-def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
-    """Return the index of a point along every axis except Y, X and channels."""
-    others = [i for i in range(layer.ndim) if axes[i] not in "YX" and i != channel_axis(axes)]
-    return {f"axis_{i}": _index_at(layer, i, point) for i in others}
-
-
 def _index_at(layer: Image, axis: int, point: Any) -> int:
     index = int(np.round(point[axis]))  # as napari does
     if not 0 <= index < finest(layer).shape[axis]:
@@ -148,19 +142,11 @@ def in_rectangle(
                 f"The shape has no extent along {letter} of {layer.name!r}: draw a rectangle where "
                 "the viewer shows a YX plane."
             )
-    # A warning that more is used than was drawn.
-    around = "" if _is_upright(corners, axes) else "the rectangle around the shape: "
-    places = _indices(layer, axes, corners.mean(axis=0)) if one_plane else {}
-    part = _between(layer, axes, corners, places)
-    return replace(part, place=f"{around}{part.place}") if part.place else part
-
-
-def _is_upright(corners: np.ndarray, axes: str) -> bool:
-    """Return whether corners form an upright rectangle, to a tenth of a pixel."""
-    if len(corners) != 4:
-        return False
-    ends = [np.abs(corners[:, [i]] - corners[:, i]) for i in map(axes.index, "YX")]
-    return all(np.all((each < 0.1) | (each > each.max() - 0.1)) for each in ends)
+    places = {}
+    if one_plane:
+        others = set(range(layer.ndim)) - {axes.index("Y"), axes.index("X"), channel_axis(axes)}
+        places = {f"axis_{i}": _index_at(layer, i, corners.mean(axis=0)) for i in others}
+    return _between(layer, axes, corners, places)
 
 
 def _to_data(layer: Image, dims: Dims, world: Any) -> np.ndarray:

@@ -78,10 +78,6 @@ class Source:
             return LazyArray(self.data, progress, (*whole, slice(3 if self.alpha else None)), time)
         return self.data[..., :3] if self.alpha else self.data
 
-    def axes_of_file(self, axes: str) -> str:
-        """Return the axes of the file, where those of the layer are these."""
-        return axes if self.split is None else f"{axes[: self.split]}C{axes[self.split :]}"
-
 
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""

@@ -179,16 +179,15 @@ def curve_series(estimate: NoiseEstimate) -> list[Series]:
     for k, (curve, model) in enumerate(zip(estimate.curves, estimate.models, strict=True)):
         if curve is None or k >= _MOST_CHANNELS:
             continue
-        counted = zip(curve.mean, curve.variance, curve.used, curve.count, strict=True)
-        rows = [(x, y, kept) for x, y, kept, count in counted if count > 0]
-        if not rows:
+        rows = np.array([curve.mean, curve.variance, curve.used])[:, np.array(curve.count) > 0]
+        if not rows.size:
             continue
         names = (f"{k}", "", "") if several else ("used", "left out", "model")
-        means = [x for x, _, _ in rows]
-        grid = np.linspace(min(means), max(means), 64) if len(means) > 1 else np.array(means)
+        (means, variances), used = rows[:2], rows[2] > 0
+        grid = np.linspace(means.min(), means.max(), 64) if len(means) > 1 else means
         found += [
-            Series(*_columns(rows, True), names[0], "points", k),
-            Series(*_columns(rows, False), names[1], "rings", k),
+            Series(means[used].tolist(), variances[used].tolist(), names[0], "points", k),
+            Series(means[~used].tolist(), variances[~used].tolist(), names[1], "rings", k),
             Series(grid.tolist(), model.variance(grid).tolist(), names[2], "line", k),
         ]
     return found
@@ -222,7 +221,3 @@ def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
         found.append(Series(lags, along_x, names[0], "line", k))
         found.append(Series(lags, along_y, names[1], "dashes", k if several else 1))
     return found
-
-
-def _columns(rows: list[tuple], used: bool) -> tuple[list[float], list[float]]:
-    return [x for x, _, kept in rows if kept == used], [y for _, y, kept in rows if kept == used]

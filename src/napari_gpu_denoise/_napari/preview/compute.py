@@ -115,11 +115,6 @@ class PreviewRequest:
         inside = 0 <= round(place[down]) < self.region.shape[down]
         return self.strengths[number] if inside and 0 <= number < len(self.strengths) else None
 
-    @property
-    def measures(self) -> bool:
-        """Whether the noise has to be measured first."""
-        return self.run.measures_noise
-
     def quick(self) -> PreviewRequest:
         """Return the same with quicker settings."""
         run = replace(self.run, filter=quick_settings(self.run.filter, self.run.axes or ""))
