@@ -102,6 +102,12 @@ class Request:
         """What is done to which pixels of a layer, wherever: results of the same are alike."""
         return self.source.identity, self.run, self.memory, self.then
 
+    def with_noise(self, noise: str) -> Request:
+        """Return the request with another noise in its last run, given or to be measured."""
+        *first, last = self.run, *self.then
+        run, *then = *first, replace(last, sigma=None, noise=noise)
+        return replace(self, run=run, then=tuple(then), memory=self.memory if first else None)
+
     @property
     def name(self) -> str:
         """The name of the result."""

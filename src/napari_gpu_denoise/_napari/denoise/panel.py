@@ -99,7 +99,7 @@ class FilterPanel(ImagePanel):
         self._settled = parts.settling_timer(self, _SETTLED, self.draw)
         self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
-        self._unproven = ""  # name of the model of noise that was not proven
+        self._unproven: tuple[Request, str] | None = None  # and the model of noise not proven
         self._count = 0  # of the runs that were started together
         self._ended: list[str] = []  # names of their results, empty for those that failed
         self._seconds = 0.0
@@ -137,7 +137,7 @@ class FilterPanel(ImagePanel):
                 *((box,) for box in self.places.boxes.values()),
                 (self.results,),
                 (self.run_button, self.cancel_button),
-                (self.copy_button,),
+                (self.copy_button, self.results.repeat_button),
             ),
         )
 
@@ -429,7 +429,7 @@ class FilterPanel(ImagePanel):
             return
         notes = [each for each in outcome.value.result.record.notes if isinstance(each, Note)]
         unproven = [each.values["model"] for each in notes if each.code == "unproven"]
-        self._unproven = next(iter(unproven), "")
+        self._unproven = (outcome.request, unproven[0]) if unproven else None
         self.proof_button.setVisible(bool(unproven))
         self.assess.note_results()
         self.draw()
@@ -451,8 +451,13 @@ class FilterPanel(ImagePanel):
 
     def _take_for_noise(self) -> None:
         """Denoise again with the model of noise that was not proven."""
-        self.model.noise = NoiseChoice(self._unproven)
-        self.run()
+        if self._unproven is not None:
+            request, model = self._unproven
+            if request.key in [each.key for each in getattr(self.resolved(), "requests", ())]:
+                self.model.noise = NoiseChoice(model)
+                self.run()
+            else:  # what was repeated
+                self._start([request.with_noise(model)])
 
     def _on_removed(self, event: Any) -> None:
         """Stop where the layer that is filtered is removed."""

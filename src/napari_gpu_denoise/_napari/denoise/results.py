@@ -58,7 +58,7 @@ class ResultOptions(QWidget):
 
     A source that would show through its result is hidden: additive channels would be twice as
     bright. `repeat` is called with a result and the layers to repeat its runs on, `batch` and
-    `copy` with a result.
+    `copy` with a result, when `repeat_button` is used, which is to be put elsewhere.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ResultOptions(QWidget):
         self.menu = QMenu(self.repeat_button)
         self.menu.aboutToShow.connect(self._offer)
         self.repeat_button.setMenu(self.menu)
-        self.setLayout(row_of(self.keep_both, self.compare_button, self.repeat_button))
+        self.setLayout(row_of(self.keep_both, self.compare_button))
         self.refresh()
 
     def add(self, outcome: Outcome) -> None:
@@ -107,8 +107,9 @@ class ResultOptions(QWidget):
 
     def refresh(self) -> None:
         """Follow the viewer's layers: one that is gone cannot be compared or repeated."""
-        for each in (self.compare_button, self.repeat_button):
-            each.setVisible(self.result() is not None)
+        there = self.result() is not None
+        self.compare_button.setVisible(there)
+        self.repeat_button.setEnabled(there)
 
     def _offer(self) -> None:
         """List the images that the runs of the result can be repeated on."""
