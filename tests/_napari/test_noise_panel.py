@@ -19,7 +19,7 @@ def draw(shapes, top, left, bottom, right, *plane):
     shapes.add_rectangles([[*plane, *corner] for corner in corners])
 
 
-def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
+def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted, qtbot):
     (layer,) = viewer.open_sample(PLUGIN, "fluorescence")
     panel = open_noise()
     assert measured(panel) == ""
@@ -33,6 +33,7 @@ def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
         assert rows.measured(getattr(model, name), errors[name]) in text
     assert rows.measured(expected.sigma[0], expected.standard_error[0]) in text
     assert f"{expected.planes} of 16 planes" in text
+    qtbot.waitUntil(lambda: bool(shown.correlation.series))
     assert shown.curve.series and shown.frames.series[0].y == expected.frames.sigma[0]
     assert shown.slices.isHidden()
     assert shown.correlation.series[0].y == expected.spectra[0].autocorrelation[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -42,6 +43,9 @@ class NoiseResult(QWidget):
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
+        # One after another: pyqtgraph takes long to make each.
+        self._to_draw: list[Callable[[], None]] = []
+        self._drawing = parts.settling_timer(self, 0, self._draw_next)
         parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
 
     def plots(self) -> tuple[Plot, ...]:
@@ -50,6 +54,7 @@ class NoiseResult(QWidget):
 
     def clear(self) -> None:
         """Show no estimate."""
+        self._to_draw = []
         for widget in (self.verdict, self.rows):
             widget.clear()
             widget.hide()
@@ -62,11 +67,20 @@ class NoiseResult(QWidget):
         self.rows.setText(rows.as_html(rows.noise_rows(estimate, planes)))
         self.verdict.show()
         self.rows.show()
-        self.curve.show_series(plots.curve_series(estimate))
-        self.frames.show_series(plots.along_series(estimate.frames))
-        self.slices.show_series(plots.along_series(estimate.slices))
         distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
-        self.correlation.show_series(plots.autocorrelation_series(estimate), distance)
+        shared = plots.autocorrelation_series(estimate)
+        self._to_draw = [
+            lambda: self.curve.show_series(plots.curve_series(estimate)),
+            lambda: self.frames.show_series(plots.along_series(estimate.frames)),
+            lambda: self.slices.show_series(plots.along_series(estimate.slices)),
+            lambda: self.correlation.show_series(shared, distance),
+        ]
+        self._drawing.start()
+
+    def _draw_next(self) -> None:
+        if self._to_draw:
+            self._to_draw.pop(0)()
+            self._drawing.start()
 
 
 class NoisePanel(ImagePanel):
