@@ -11,6 +11,7 @@ from _napari.conftest import PLUGIN
 from _napari.inputs import add_sliced, choose
 from napari_gpu_denoise._napari.model import FLAT, RECTANGLE
 from napari_gpu_denoise._napari.noise import rows
+from napari_gpu_denoise._napari.noise.plots import Series
 
 
 def draw(shapes, top, left, bottom, right, *plane):
@@ -168,6 +169,7 @@ def test_a_plot_can_be_read_in_both_themes(viewer, open_noise, measured, quick, 
     panel = open_noise()
     measured(panel)
     plot = panel.result.curve
+    plot.show_series([Series((1, 2), (3, 4))])
     viewer.theme = theme
     QApplication.processEvents()
     text, ground = (

@@ -51,12 +51,6 @@ class Request:
         return (self.run.axes or "").upper()
 
     @property
-    def time(self) -> int | None:
-        """The axis of time, if it is longer than one frame."""
-        axis = self.axes.find("T")
-        return axis if axis >= 0 and self.source.data.shape[axis] > 1 else None
-
-    @property
     def alone(self) -> dict[str, int]:
         """The frame and the slice that are filtered alone, by the words for them."""
         return {name[:-1]: at for name, at in self.cut.items() if isinstance(at, int)}
@@ -162,7 +156,8 @@ def denoise_layer(request: Request, progress: Progress) -> Denoised:
 
 def _run(request: Request, progress: Progress, what: str) -> Denoised:
     """Filter a layer once; `what` is done in words."""
-    data, t, alpha = request.source.data, request.time, request.source.alpha
+    data, t, alpha = request.source.data, request.axes.find("T"), request.source.alpha
+    t = t if t >= 0 and data.shape[t] > 1 else None
     image = out = folder = None
     if not arrays.is_read_by_parts(data, t):
         image = arrays.load(data, progress)

@@ -136,7 +136,7 @@ class Task(QObject):
         super().__init__(parent)
         self._work, self._name, self._alone = work, name, alone
         self._queue: list[tuple[Any, str]] = []
-        self._current: _Worker | None = None
+        self.worker: _Worker | None = None  # of the request in progress
         # A list of its own, so that it can be reached when this is gone.
         self._threads: list[_Worker] = []
         self.destroyed.connect(partial(_leave_all, self._threads))
@@ -144,7 +144,7 @@ class Task(QObject):
     @property
     def running(self) -> bool:
         """Whether a request is in progress."""
-        return self._current is not None
+        return self.worker is not None
 
     @property
     def busy(self) -> bool:
@@ -154,17 +154,7 @@ class Task(QObject):
     @property
     def request(self) -> Any:
         """The request in progress; None if there is none or it was dropped."""
-        return None if self._current is None else self._current.request
-
-    @property
-    def worker(self) -> WorkerBase | None:
-        """The worker of the request in progress."""
-        return self._current
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests that are not begun."""
-        return len(self._queue)
+        return None if self.worker is None else self.worker.request
 
     def start(self, request: Any, name: str = "") -> None:
         """Work on a request, in place of those before; `name` replaces that of the task."""
@@ -174,34 +164,34 @@ class Task(QObject):
     def drop(self) -> None:
         """Leave the request in progress at once, and those that wait; there will be no outcome."""
         self._queue.clear()
-        current, self._current = self._current, None
+        current, self.worker = self.worker, None
         if current is not None:
             current.quit()
 
     def proceed(self, requests: Iterable[tuple[Any, str]] = ()) -> None:
         """Work on more requests, each with its name, after those before; begin the next one."""
         self._queue += requests
-        if self._queue and self._current is None and not (self._alone and self._threads):
+        if self._queue and self.worker is None and not (self._alone and self._threads):
             request, name = self._queue.pop(0)
             given: Any = name, self._work, request
             slots = {"told": self._on_step, "returned": self._on_end, "over": self._on_over}
             options = {"_worker_class": _Worker, "_connect": slots, "_start_thread": False}
-            worker = self._current = create_worker(*given, **options)
+            worker = self.worker = create_worker(*given, **options)
             self._threads.append(worker)
             worker.start()
 
     # Called in the GUI thread.
 
     def _on_step(self, worker: _Worker, step: Any) -> None:
-        if worker is self._current:
+        if worker is self.worker:
             self.told.emit(step)
 
     def _on_end(self, end: tuple[_Worker, Outcome]) -> None:
         """Pass the outcome on, and begin the next request."""
         worker, outcome = end
         # Of a request that was dropped the outcome may already be on its way here.
-        if worker is self._current:
-            self._current = None
+        if worker is self.worker:
+            self.worker = None
             if not self._alone:
                 self.proceed()
             self.ended.emit(outcome)
@@ -209,7 +199,7 @@ class Task(QObject):
     def _on_over(self, worker: _Worker) -> None:
         """Note that a thread has ended, whatever became of its request."""
         self._threads.remove(worker)
-        if worker is self._current:
+        if worker is self.worker:
             self.drop()
             self.stopped.emit()
         self.proceed()

@@ -265,11 +265,6 @@ class DeviceInput(QtWidgets.QWidget):
         self.explain()
         self.listed.emit()
 
-    def device(self) -> int | str | None:
-        """Return the choice, as `opencl.device.choose` takes it."""
-        chosen = self.box.currentData()
-        return preferences.read().device if chosen is None else chosen
-
     def choose(self, device: Any) -> None:
         """Choose a device, or None for the preferred one, once the devices are known."""
         self._wanted = device
@@ -279,10 +274,10 @@ class DeviceInput(QtWidgets.QWidget):
         """Show the preferred device, and below the list which one will be used."""
         from napari_gpu_denoise.opencl.device import why
 
-        preferred = preferences.read().device
+        preferred, chosen = preferences.read().device, self.box.currentData()
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
-            self.caption.setText(why(self.device()))
+            self.caption.setText(why(preferred if chosen is None else chosen))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
 

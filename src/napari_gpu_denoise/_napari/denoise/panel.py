@@ -225,7 +225,7 @@ class FilterPanel(ImagePanel):
         self._said = None
         self.draw()
         with suppress(DenoiseError):
-            device = choose(self.options.device.device())
+            device = choose(self.model.device)
             Loading(partial(warm_up, self.form.settings(), device), lambda _: None, self)
 
     # --- what follows from it ---------------------------------------------------------------------
@@ -286,7 +286,7 @@ class FilterPanel(ImagePanel):
         words = ""
         if self.options.device.box.count() > 1:  # the devices are known
             with suppress(DenoiseError):
-                words = resolved.expected(choose_devices(self.options.device.device()))
+                words = resolved.expected(choose_devices(self.model.device))
         self.say(words)
 
     # --- recommendations --------------------------------------------------------------------------
@@ -410,8 +410,7 @@ class FilterPanel(ImagePanel):
     def _on_step(self, step: Step) -> None:
         self.progress.setRange(0, step.total)
         self.progress.setValue(step.done)
-        number = self._count - self.runs.waiting
-        place = f"{number} of {self._count}: " if self._count > 1 else ""
+        place = f"{len(self._ended) + 1} of {self._count}: " if self._count > 1 else ""
         self.say(place + self._left.words(step))
 
     def _on_outcome(self, outcome: Outcome) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,7 +43,7 @@ class NoiseResult(QWidget):
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
         # One after another: pyqtgraph takes long to make each.
-        self._to_draw: list[Callable[[], None]] = []
+        self._to_draw: list[tuple[Any, ...]] = []  # plots, and what they show
         self._drawing = parts.settling_timer(self, 0, self._draw_next)
         parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
 
@@ -68,18 +67,18 @@ class NoiseResult(QWidget):
         self.verdict.show()
         self.rows.show()
         distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
-        shared = plots.autocorrelation_series(estimate)
         self._to_draw = [
-            lambda: self.curve.show_series(plots.curve_series(estimate)),
-            lambda: self.frames.show_series(plots.along_series(estimate.frames)),
-            lambda: self.slices.show_series(plots.along_series(estimate.slices)),
-            lambda: self.correlation.show_series(shared, distance),
+            (self.curve, plots.curve_series(estimate)),
+            (self.frames, plots.along_series(estimate.frames)),
+            (self.slices, plots.along_series(estimate.slices)),
+            (self.correlation, plots.autocorrelation_series(estimate), distance),
         ]
         self._drawing.start()
 
     def _draw_next(self) -> None:
         if self._to_draw:
-            self._to_draw.pop(0)()
+            plot, *shown = self._to_draw.pop(0)
+            plot.show_series(*shown)
             self._drawing.start()
 
 

@@ -67,20 +67,13 @@ class Plot(QWidget):
         super().__init__()
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.series: list[Series] = []
-        self._made: list[Any] = []  # the canvas
         self._layout = QVBoxLayout(self)
         stack(self._layout, (), spacing=0)
         (self.setMinimumHeight if fills else self.setFixedHeight)(_HEIGHT)
         self.setMinimumWidth(260)
 
-    @property
+    @cached_property
     def _canvas(self) -> Any:
-        if not self._made:
-            self._made.append(self._new_canvas())
-            self._colour()
-        return self._made[0]
-
-    def _new_canvas(self) -> Any:
         canvas = load_library().PlotWidget(enableMenu=False)
         # It is a picture: the wheel scrolls the panel, and nothing opens, zooms or takes focus.
         canvas.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -113,7 +106,7 @@ class Plot(QWidget):
         """Replace what is drawn; an empty plot is hidden."""
         self.series = [each for each in series if each.points().size]
         self.x_label = x_label or self.x_label
-        if self._made or self.series:
+        if "_canvas" in vars(self) or self.series:
             self.area.clear()
             self.legend.clear()
         for each in self.series:
@@ -149,7 +142,7 @@ class Plot(QWidget):
             self.legend.addItem(item, series.name)
 
     def _colour(self) -> None:
-        if not self._made:
+        if "_canvas" not in vars(self):
             return
         ink = self.palette().color(QPalette.ColorRole.WindowText)
         self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))

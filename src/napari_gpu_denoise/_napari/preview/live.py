@@ -430,6 +430,4 @@ _Requests = tuple[compute.PreviewRequest, ...]
 
 def _same(requests: _Requests, others: _Requests | None) -> bool:
     """Return whether other requests have the same results."""
-    if not others or len(requests) != len(others):
-        return False
-    return all(one.same(other) for one, other in zip(requests, others, strict=True))
+    return [each.key for each in requests] == [each.key for each in others or ()]
