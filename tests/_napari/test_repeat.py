@@ -1,5 +1,6 @@
 """Repeat on another layer, on files, or as Python, what made a result."""
 
+import dask.array as da
 import numpy as np
 import pytest
 from napari.components import ViewerModel
@@ -103,6 +104,35 @@ def test_models_that_were_told_are_told_again_and_what_cannot_be_repeated_is_sai
     made.metadata[METADATA_KEY] = {**record, **elsewhere}
     run = repetition(made, layer, viewer.dims).run
     assert run.noise == TOLD.models and run.correct.as_argument() == "found"
+
+
+def test_alpha_passes_every_run_and_a_voxel_is_that_of_the_layer():
+    viewer, rng = ViewerModel(), np.random.default_rng(3)
+    first, other = (
+        viewer.add_image(
+            da.from_array(rng.integers(0, 255, (40, 48, 4)).astype(np.uint8)), rgb=True
+        )
+        for _ in range(2)
+    )
+    typed, ends = NoiseChoice(TYPED, "9"), []
+    for layer in (first, other):
+        for settings in (NLMeans(step=4), BM3D.of(profile="fast")):
+            layer = filtered(viewer, layer, settings, typed, Options(), "YXS")
+        ends.append(layer)
+    request = repetition(ends[0], other, viewer.dims)
+    made = repeated(viewer, request)
+    assert made.rgb and (made.data[..., 3] == np.asarray(other.data)[..., 3]).all()
+    assert_array_equal(made.data, ends[1].data)
+    scope = {"viewer": viewer}
+    exec(python_call(request), scope)
+    assert_array_equal(scope["denoised"], made.data)
+    # Of volumes.
+    thick, thin = (
+        viewer.add_image(rng.normal(99, 9, (8, 24, 24)), scale=(z, 1, 1), axis_labels=tuple("zyx"))
+        for z in (3, 2)
+    )
+    result = filtered(viewer, thick, BM4D.of(profile="fast"), typed, Options(), "ZYX")
+    assert repetition(result, thin, viewer.dims).run.filter.voxel == "2, 1, 1"
 
 
 def test_the_button(viewer, open_panel, run, click, finish, qtbot, noisy):

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QImage, QPixmap
@@ -52,17 +51,6 @@ def assess_view(judging: Judging, progress: Progress) -> Assessment:
     if request.memory is not None:
         run = replace(run, noise=request.memory)
     return assess_image(data, run, judging.options, progress.within(doing("Assessing")))
-
-
-def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
-    """Return the size of a pixel along Y and X by the layer's scale, and its unit, if known.
-
-    A scale of 1 in pixels, which layers have from the beginning, tells nothing.
-    """
-    sizes, unit = pixel_sizes(layer, [axes.index(letter) for letter in "YX"])
-    if sizes is None or str(unit) == "pixel":
-        return None, ""
-    return (sizes[0], sizes[1]), f"{unit:~}"
 
 
 class Residuals(QWidget):
@@ -184,8 +172,11 @@ class AssessSection(Section):
             return
         self.start_button.setText("Cancel")
         self.status.setText("Starting …")
-        spacing, unit = pixel_of(layer, request.axes)
-        judging = Judging(request, Options(region=region, spacing=spacing, unit=unit))
+        options = Options(region=region)
+        sizes, unit = pixel_sizes(layer, [request.axes.index(letter) for letter in "YX"])
+        if sizes is not None and str(unit) != "pixel":  # which layers have from the beginning
+            options = replace(options, spacing=(sizes[0], sizes[1]), unit=f"{unit:~}")
+        judging = Judging(request, options)
         self._task.start(judging, f"{TITLE} {request.source.name}")
 
     def stop(self) -> None:
