@@ -48,7 +48,7 @@ def test_a_part_in_words_and_code():
     part = part_of("TCYX", ARRAY.shape)
     assert (part.axes, part.place, part.code) == ("TCYX", "", "")
     assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
-    part = part_of("TCYX", ARRAY.shape, C=2, axis_0=3, Y=(4, 10), X=(0, 30))
+    part = part_of("TCYX", ARRAY.shape, {1: 2, 0: 3, 2: (4, 10), 3: (0, 30)})
     assert part.axes == "YX"
     assert part.place == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
     assert part.code == "[3, 2, 4:10]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,16 +32,14 @@ class Part:
     code: str
 
 
-def part_of(axes: str, shape: tuple[int, ...], **places: int | tuple[int, int]) -> Part:
-    """Return the part of an array at some places of its axes.
-
-    Places are named by letter, or by number as ``axis_0=3``: an index, or start and stop of a span.
-    """
+def part_of(axes: str, shape: tuple[int, ...], places: Mapping[int, Any] | None = None) -> Part:
+    """Return the part of an array at places of its axes, by number: an index, or start and stop."""
+    places = places or {}
     index: list[int | slice] = []
     spans: dict[str, slice] = {}
     left, words = "", []
     for i, (letter, length) in enumerate(zip(axes, shape, strict=True)):
-        place = places.get(f"axis_{i}", places.get(letter))
+        place = places.get(i)
         if isinstance(place, int):
             index.append(place)
             words.append(f"{AXIS_WORDS.get(letter, 'plane')} {place}")
@@ -83,8 +82,8 @@ def in_view(layer: Image, axes: str, dims: Dims) -> Part:
         )
     for i, (start, stop) in enumerate(region.spans):
         if i != channel_axis(axes):
-            places[f"axis_{i}"] = (start, stop) if i in region.plane else start
-    return part_of(axes, finest(layer).shape, **places)
+            places[i] = (start, stop) if i in region.plane else start
+    return part_of(axes, finest(layer).shape, places)
 
 
 def _index_at(layer: Image, axis: int, point: Any) -> int:
@@ -94,27 +93,6 @@ def _index_at(layer: Image, axis: int, point: Any) -> int:
             f"{layer.name!r} has no data at the current slider positions: move the sliders."
         )
     return index
-
-
-def _between(
-    layer: Image,
-    axes: str,
-    corners: np.ndarray,
-    places: dict[str, int],
-) -> Part:
-    """Return the part whose pixel centres lie between corners, at `places` of other axes."""
-    shape, spans = finest(layer).shape, {}
-    for letter in "YX":
-        i = axes.index(letter)
-        # Shapes are kept in single precision: centres are hit but for rounding.
-        low, high = np.round([min(corners[:, i]), max(corners[:, i])], 3)
-        start, stop = max(math.ceil(low), 0), min(math.floor(high) + 1, shape[i])
-        if stop <= start:
-            raise LayerError(
-                f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
-            )
-        spans[letter] = start, stop
-    return part_of(axes, shape, **places, **spans)
 
 
 def in_rectangle(
@@ -136,17 +114,25 @@ def in_rectangle(
     corners = np.array(
         [_to_data(layer, dims, shapes.data_to_world(vertex)) for vertex in shapes.data[chosen]]
     )
+    shape, places = finest(layer).shape, {}
     for letter in "YX":
-        if not np.ptp(corners[:, axes.index(letter)]):
+        i = axes.index(letter)
+        # Shapes are kept in single precision: centres are hit but for rounding.
+        low, high = np.round([min(corners[:, i]), max(corners[:, i])], 3)
+        if low == high:
             raise LayerError(
                 f"The shape has no extent along {letter} of {layer.name!r}: draw a rectangle where "
                 "the viewer shows a YX plane."
             )
-    places = {}
+        places[i] = max(math.ceil(low), 0), min(math.floor(high) + 1, shape[i])
+        if places[i][1] <= places[i][0]:
+            raise LayerError(
+                f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
+            )
     if one_plane:
-        others = set(range(layer.ndim)) - {axes.index("Y"), axes.index("X"), channel_axis(axes)}
-        places = {f"axis_{i}": _index_at(layer, i, corners.mean(axis=0)) for i in others}
-    return _between(layer, axes, corners, places)
+        others = set(range(layer.ndim)) - {*places, channel_axis(axes)}
+        places |= {i: _index_at(layer, i, corners.mean(axis=0)) for i in others}
+    return part_of(axes, shape, places)
 
 
 def _to_data(layer: Image, dims: Dims, world: Any) -> np.ndarray:
