@@ -57,17 +57,11 @@ class ResultOptions(QWidget):
     """Adds results; offers to keep earlier ones, to compare, and to repeat.
 
     A source that would show through its result is hidden: additive channels would be twice as
-    bright. `repeat` is called with a result and the layers to repeat its runs on, `batch` and
-    `copy` with a result, when `repeat_button` is used, which is to be put elsewhere.
+    bright. `acts` are called with a result by `repeat_button`, which is to be put elsewhere: its
+    runs are repeated on layers, in Batch, or copied.
     """
 
-    def __init__(
-        self,
-        viewer: Viewer,
-        repeat: Callable[..., Any],
-        batch: Callable[[Layer], Any],
-        copy: Callable[[Layer], Any],
-    ):
+    def __init__(self, viewer: Viewer, *acts: Callable[..., Any]):
         super().__init__()
         self._viewer = viewer
         self._result: ref[Layer] | None = None
@@ -77,7 +71,7 @@ class ResultOptions(QWidget):
             "Compare source and result: curtain, residual, grey levels along a line.",
             lambda: docks.open_panel(viewer, "Compare").take(self.result()),
         )
-        self._repeat, self._batch, self._copy = repeat, batch, copy
+        self._repeat, self._batch, self._copy = acts
         self.repeat_button = button("Repeat on", _REPEAT)
         self.menu = QMenu(self.repeat_button)
         self.menu.aboutToShow.connect(self._offer)

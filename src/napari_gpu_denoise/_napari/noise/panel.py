@@ -45,27 +45,20 @@ class NoiseResult(QWidget):
         # One after another: pyqtgraph takes long to make each.
         self._to_draw: list[tuple[Any, ...]] = []  # plots, and what they show
         self._drawing = parts.settling_timer(self, 0, self._draw_next)
-        parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
-
-    def plots(self) -> tuple[Plot, ...]:
-        """Return the plots, from top to bottom."""
-        return self.curve, self.frames, self.slices, self.correlation
+        drawn = self.curve, self.frames, self.slices, self.correlation
+        parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *drawn), spacing=8)
 
     def clear(self) -> None:
         """Show no estimate."""
         self._to_draw = []
-        for widget in (self.verdict, self.rows):
-            widget.clear()
-            widget.hide()
-        for plot in self.plots():
-            plot.show_series(())
+        self.verdict.clear()
+        self.hide()
 
     def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
         """Show an estimate and its verdict; `planes` names those that were read."""
         self.verdict.setText(f"<b>{html.escape(verdict(estimate))}</b>")
         self.rows.setText(rows.as_html(rows.noise_rows(estimate, planes)))
-        self.verdict.show()
-        self.rows.show()
+        self.show()
         distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
         self._to_draw = [
             (self.curve, plots.curve_series(estimate)),

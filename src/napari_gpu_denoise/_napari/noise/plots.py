@@ -71,6 +71,7 @@ class Plot(QWidget):
         stack(self._layout, (), spacing=0)
         (self.setMinimumHeight if fills else self.setFixedHeight)(_HEIGHT)
         self.setMinimumWidth(260)
+        self.hide()
 
     @cached_property
     def _canvas(self) -> Any:
