@@ -92,6 +92,7 @@ def test_models_that_were_told_are_told_again_and_what_cannot_be_repeated_is_sai
     record = made.metadata[METADATA_KEY]
     for change, said in (
         ({"filter": "bilateral"}, "tells no run of this version"),
+        ({"asked": "what"}, "tells no run of this version"),
         ({"settings": {"patch": -1}}, "patch"),
         ({"sigma_source": "given as a map from 1 to 2", "asked": {}}, "as a map"),
         ({"filter": "bm4d", "settings": BM4D().as_dict()}, "BM4D filters volumes"),

@@ -160,7 +160,7 @@ class PanelModel:
         asked = {"correct": "found" if record.get("corrected") else None}
         try:
             asked |= record.get(ASKED, {})
-            noise = NoiseChoice(asked.pop("noise", AUTO))
+            noise = NoiseChoice(str(asked.pop("noise", AUTO)))
             if noise.kind == MEASURED or told == "given as a model":
                 models = tuple(map(NoiseModel.from_dict, record["noise"]))
                 noise = NoiseChoice(MEASURED, estimate=models, origin=record.get(SOURCE, ""))
@@ -168,7 +168,9 @@ class PanelModel:
                 noise = NoiseChoice(TYPED, ", ".join(map(str, record["sigma"])))
             settings = kind.of(**record["settings"])
             options = Options(strength=record.get("sigma_factor", 1.0), **asked)
-        except (AttributeError, LookupError, TypeError) as error:
+        except DenoiseError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             name = record.get("filter", "an unknown filter")
             raise LayerError(
                 f"The record of {name} tells no run of this version, which could be repeated."
