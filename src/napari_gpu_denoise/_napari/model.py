@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import WeakKeyDictionary, ref
@@ -66,11 +65,6 @@ class NoiseChoice:
         """The noise as filters take it; None for automatic noise, or a sigma."""
         known = {AUTO: None, TYPED: None, MEASURED: self.estimate}
         return known.get(self.kind, self.kind)
-
-
-def models_of(estimate: NoiseEstimate | tuple[NoiseModel, ...]) -> tuple[NoiseModel, ...]:
-    """Return the models of noise of the channels, or of all."""
-    return estimate if isinstance(estimate, tuple) else estimate.models
 
 
 def numbers(text: str, channels: int) -> list[str]:
@@ -146,7 +140,7 @@ class PanelModel:
     events: ClassVar[SignalGroupDescriptor] = SignalGroupDescriptor()
 
     @classmethod
-    def of_record(cls, record: Mapping[str, Any]) -> PanelModel:
+    def of_record(cls, record: dict[str, Any]) -> PanelModel:
         """Return the settings of a run by its record, without layers, for any layer.
 
         Noise that was measured is to be measured, noise that was told is told again. Raises

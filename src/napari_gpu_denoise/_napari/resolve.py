@@ -16,14 +16,7 @@ from napari.layers import Image, Layer
 from napari_gpu_denoise._napari.layers import provenance, source
 from napari_gpu_denoise._napari.layers.regions import part_of, without_alpha
 from napari_gpu_denoise._napari.layers.results import shines_through
-from napari_gpu_denoise._napari.model import (
-    AUTO,
-    LayerNoise,
-    PanelModel,
-    known_of,
-    memory_for,
-    memory_of,
-)
+from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, seconds_on, time_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
@@ -192,19 +185,15 @@ def measurement(
     shape, region = tuple(taken.data.shape), model.region
     part = part_of(axes, shape) if whole else region.part(layer, axes, dims)
     part = without_alpha(part, shape) if taken.alpha else part
-    flat, memory = region.flat and not whole, noise_of(model, layer, dims)
+    memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
+    flat = region.flat and not whole
     return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)
-
-
-def noise_of(model: PanelModel, layer: Image, dims: Dims) -> LayerNoise:
-    """Return what is known of all of a layer, in which nothing is corrected first."""
-    axes = axes_for(model, layer, dims)
-    return memory_of(layer, AUTO, axes, None, "raise", model.device)
 
 
 def advice_on(model: PanelModel, layer: Image, dims: Dims) -> Advice:
     """Return what is recommended for a layer; raises `DenoiseError` where that is not known."""
-    found = noise_of(model, layer, dims).advice
+    axes = axes_for(model, layer, dims)
+    found = memory_of(layer, AUTO, axes, None, "raise", model.device).advice
     if found is None:
         raise NotLookedAt(f"{layer.name} is measured before a filter is recommended.")
     if isinstance(found, DenoiseError):

@@ -8,13 +8,11 @@ import subprocess
 from typing import Any
 
 from napari_gpu_denoise._napari.layers.source import PLACE, Source
-from napari_gpu_denoise._napari.model import models_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
@@ -83,9 +81,10 @@ def noise_argument(run: Run) -> dict[str, Any]:
     """Return the argument for the noise of a run; none where it is automatic."""
     if run.sigma is not None:
         return {"sigma": run.sigma}
-    if isinstance(run.noise, NoiseEstimate | tuple):
-        return {"noise": model_code(models_of(run.noise))}
-    return {} if run.noise is None else {"noise": run.noise}
+    noise: Any = run.noise
+    if not isinstance(noise, str | None):
+        return {"noise": model_code(getattr(noise, "models", noise))}
+    return {} if noise is None else {"noise": noise}
 
 
 def common_arguments(run: Run) -> dict[str, Any]:
@@ -161,8 +160,8 @@ def _other_axes(path: str, request: Request) -> str | None:
 def noise_option(run: Run) -> list[str]:
     """Return the option for the noise; a model is measured again, except for one sigma."""
     given, noise = run.sigma, run.noise
-    if given is None and isinstance(noise, NoiseEstimate | tuple):
-        models: Any = models_of(noise)
+    if given is None and not isinstance(noise, str | None):
+        models: Any = getattr(noise, "models", noise)
         if not models[0].is_one_sigma():
             return ["--noise", models[0].name]
         given = tuple(each.sigma for each in models)
@@ -171,7 +170,7 @@ def noise_option(run: Run) -> list[str]:
     return ["--sigma", ",".join(map(str, given)) if isinstance(given, tuple) else str(given)]
 
 
-def noise_call(request: NoiseRequest, function: str, estimate: NoiseEstimate | None) -> str:
+def noise_call(request: NoiseRequest, function: str, estimate: Any) -> str:
     """Return Python lines that measure noise, and filter with it by a public `function`.
 
     Of a flat region the lines hold the numbers of `estimate`; without it `LayerError` is raised.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import suppress
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -129,9 +128,10 @@ class SettingsForm(QtWidgets.QWidget):
         # Half a profile may be settings that do not go together.
         if self._filling:
             return
-        name = _CUSTOM
-        with suppress(SettingsError):
+        try:
             name = without_image(self.settings()).profile_name()
+        except SettingsError:
+            name = _CUSTOM
         with QSignalBlocker(self.profile):
             self.profile.setCurrentText(name)
         self.changed.emit()

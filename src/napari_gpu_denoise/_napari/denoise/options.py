@@ -25,11 +25,10 @@ from napari_gpu_denoise._napari.model import (
     NoiseChoice,
     Options,
     PanelModel,
-    models_of,
 )
 from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
-from napari_gpu_denoise.noise.models import MODELS, NoiseModel, summary_of
+from napari_gpu_denoise.noise.models import MODELS, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
@@ -145,8 +144,8 @@ class NoiseInput(QtWidgets.QWidget):
         self.explain(None)
 
 
-def _models(estimate: NoiseEstimate | tuple[NoiseModel, ...]) -> str:
-    return summary_of(each.as_dict() for each in models_of(estimate))
+def _models(estimate: Any) -> str:
+    return summary_of(each.as_dict() for each in getattr(estimate, "models", estimate))
 
 
 def _factor(step: int) -> float:

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import napari.viewer
-from napari.layers import Image, Layer
 from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
@@ -367,7 +366,7 @@ class FilterPanel(ImagePanel):
             return
         self._start(requests)
 
-    def repeat(self, result: Layer, *layers: Image) -> None:
+    def repeat(self, result: Any, *layers: Any) -> None:
         """Run on layers what made a result; errors are shown in the panel."""
         if not self._busy:
             try:
@@ -490,7 +489,7 @@ class FilterPanel(ImagePanel):
         panel = docks.open_panel(self._viewer, "Estimated noise")
         panel.choose(*self.layer.layers()[:1])
 
-    def show_batch(self, result: Layer | None = None) -> None:
+    def show_batch(self, result: Any = None) -> None:
         """Open the panel for many files, set as this one is, or as the run of a result was."""
         try:
             model = self.model if result is None else PanelModel.of_record(record_of(result))
@@ -499,7 +498,7 @@ class FilterPanel(ImagePanel):
         except DenoiseError as error:
             self.show_error(error)
 
-    def _copy_repetition(self, result: Layer) -> None:
+    def _copy_repetition(self, result: Any) -> None:
         """Copy the Python that makes a result again of the image that it was made from."""
         origin, dims = first_origin(result, self._viewer.layers), self._viewer.dims
         self.copy(lambda: snippets.python_call(resolve.repetition(result, origin, dims)))

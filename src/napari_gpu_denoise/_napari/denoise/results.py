@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 from weakref import ref
 
 from napari.layers import Layer
 from napari.viewer import Viewer
 from qtpy.QtWidgets import QCheckBox, QMenu, QWidget
 
-from napari_gpu_denoise._napari import docks
-from napari_gpu_denoise._napari.layers.provenance import (
-    ASKED,
-    first_origin,
-    identity,
-    is_result,
-    records_of,
-)
+from napari_gpu_denoise._napari import docks, resolve, snippets
+from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.results import add_layer, shines_through
 from napari_gpu_denoise._napari.model import MEASURED, known_of
 from napari_gpu_denoise._napari.parts import button, row_of, told
-from napari_gpu_denoise._napari.resolve import inputs_of
-from napari_gpu_denoise._napari.snippets import common_arguments
 from napari_gpu_denoise._napari.tasks import Outcome
 
 _REPEAT = (
@@ -45,9 +36,9 @@ def add_result(viewer: Viewer, outcome: Outcome, keep: bool = True) -> Layer:
     runs[0] |= request.alone | request.spans
     for record, run in zip(runs, (request.run, *request.then), strict=True):
         noise = run.noise if isinstance(run.noise, str | None) else MEASURED
-        given = {"noise": noise, **common_arguments(run)}
+        given = {"noise": noise, **snippets.common_arguments(run)}
         if asked := {name: given[name] for name in _ASKED if given.get(name)}:
-            record[ASKED] = asked
+            record[provenance.ASKED] = asked
     made = add_layer(viewer, request.placed, done.result.image, runs, keep)
     known_of(made).made_by = request.run_key
     return made
@@ -61,7 +52,7 @@ class ResultOptions(QWidget):
     runs are repeated on layers, in Batch, or copied.
     """
 
-    def __init__(self, viewer: Viewer, *acts: Callable[..., Any]):
+    def __init__(self, viewer: Viewer, *acts: Callable[..., object]):
         super().__init__()
         self._viewer = viewer
         self._result: ref[Layer] | None = None
@@ -84,9 +75,9 @@ class ResultOptions(QWidget):
         layers, wanted = self._viewer.layers, outcome.request.source.identity
         made = add_result(self._viewer, outcome, self.keep_both.isChecked())
         layers.selection.active = made
-        if is_result(made):
+        if provenance.is_result(made):
             self._result = ref(made)
-        source = next((each for each in layers if identity(each) == wanted), None)
+        source = next((each for each in layers if provenance.identity(each) == wanted), None)
         if source is not None and shines_through(source):
             source.visible = False
         self.refresh()
@@ -94,7 +85,7 @@ class ResultOptions(QWidget):
     def result(self) -> Layer | None:
         """Return the result that is selected, or else the last one, if it is still there."""
         layers = self._viewer.layers
-        if (active := layers.selection.active) is not None and is_result(active):
+        if (active := layers.selection.active) is not None and provenance.is_result(active):
             return active
         layer = self._result and self._result()
         return layer if layer in layers else None
@@ -110,9 +101,9 @@ class ResultOptions(QWidget):
         self.menu.clear()
         if (result := self.result()) is None:
             return
-        layers, runs = self._viewer.layers, len(records_of(result))
-        origin = first_origin(result, layers)
-        others = [each for each in reversed(inputs_of(layers, layers)) if each != origin]
+        layers, runs = self._viewer.layers, len(provenance.records_of(result))
+        origin = provenance.first_origin(result, layers)
+        others = [each for each in reversed(resolve.inputs_of(layers, layers)) if each != origin]
         offered = {each.name.replace("&", "&&"): (each,) for each in others}
         if len(others) > 1:
             offered[f"All {len(others)} layers"] = tuple(others)

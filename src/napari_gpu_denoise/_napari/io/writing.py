@@ -17,7 +17,6 @@ from napari.utils.colormaps import ensure_colormap
 from qtpy.QtCore import Qt, QThread
 from qtpy.QtWidgets import QApplication, QProgressDialog
 
-from napari_gpu_denoise._napari.io.reading import LayerData
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.arrays import as_dask
 from napari_gpu_denoise._napari.layers.source import letters_of
@@ -30,6 +29,8 @@ from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 _PATIENCE = 400  # milliseconds until the user is told
 _PAUSE = 0.005  # seconds between two looks whether a file is written
 T = TypeVar("T")
+
+LayerData = tuple[Any, dict[str, Any], str]
 
 _DEFAULT = ".ome.tif"
 _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself

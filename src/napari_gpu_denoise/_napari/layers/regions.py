@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,7 +31,7 @@ class Part:
     code: str
 
 
-def part_of(axes: str, shape: tuple[int, ...], places: Mapping[int, Any] | None = None) -> Part:
+def part_of(axes: str, shape: tuple[int, ...], places: dict[int, Any] | None = None) -> Part:
     """Return the part of an array at places of its axes, by number: an index, or start and stop."""
     places = places or {}
     index: list[int | slice] = []

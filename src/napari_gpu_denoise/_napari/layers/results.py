@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -25,7 +24,7 @@ def shines_through(layer: Layer) -> bool:
 
 
 def add_layer(
-    viewer: Viewer, source: Source, data: Any, runs: Sequence[dict[str, Any]], keep: bool = True
+    viewer: Viewer, source: Source, data: Any, runs: list[dict[str, Any]], keep: bool = True
 ) -> Image:
     """Add a result above its source, with its record under `METADATA_KEY`; return its layer.
 
