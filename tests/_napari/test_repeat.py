@@ -4,12 +4,15 @@ import dask.array as da
 import numpy as np
 import pytest
 from napari.components import ViewerModel
+from napari.layers import Image
 from numpy.testing import assert_array_equal
 
 import napari_gpu_denoise as gd
 from _napari.inputs import assert_same_place, drive, layer_names
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.denoise.results import add_result
+from napari_gpu_denoise._napari.io.reading import read
+from napari_gpu_denoise._napari.io.writing import write_images
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, origin_of, records_of
 from napari_gpu_denoise._napari.model import MEASURED, TYPED, NoiseChoice, Options, PanelModel
 from napari_gpu_denoise._napari.resolve import repetition, request_of
@@ -50,7 +53,7 @@ def repeated(viewer, request):
     return add_result(viewer, Outcome(request, done))
 
 
-def test_a_chain_is_that_by_hand_on_another_layer_and_as_python():
+def test_a_chain_is_that_by_hand_on_another_layer_as_python_and_from_a_file(tmp_path):
     viewer = ViewerModel()
     labels, place = {"axis_labels": ("t", "y", "x")}, {"scale": (1, 0.5, 0.25), "gamma": 0.7}
     first = viewer.add_image(striped(0), name="first", **labels)
@@ -76,6 +79,10 @@ def test_a_chain_is_that_by_hand_on_another_layer_and_as_python():
     scope = {"viewer": viewer}
     exec(python_call(repetition(made, other, viewer.dims)), scope)
     assert_array_equal(scope["denoised"], made.data)
+    write_images(str(tmp_path / "kept.ome.tif"), [ends[0].as_layer_data_tuple()])
+    ((data, attributes, _),) = read(str(tmp_path / "kept.ome.tif"))
+    kept = repetition(Image(data, **attributes), other, viewer.dims)
+    assert (kept.run, kept.then) == (request.run, request.then)
     assert layer_names(viewer)[:-1] == names and viewer.layers[-1].name == f"{made.name[:-2]}2]"
 
 
