@@ -366,7 +366,7 @@ class FilterPanel(ImagePanel):
             return
         self._start(requests)
 
-    def repeat(self, result: Any, *layers: Any) -> None:
+    def repeat(self, result: Any, layers: Sequence[Any]) -> None:
         """Run on layers what made a result; errors are shown in the panel."""
         if not self._busy:
             try:

@@ -108,7 +108,7 @@ class ResultOptions(QWidget):
         if len(others) > 1:
             offered[f"All {len(others)} layers"] = tuple(others)
         for text, chosen in offered.items():
-            self.menu.addAction(text, partial(self._repeat, result, *chosen))
+            self.menu.addAction(text, partial(self._repeat, result, chosen))
         self.menu.addSeparator()
         alone = "" if runs == 1 else f": one filter only, not {runs}"
         files = self.menu.addAction(f"Many files (Batch){alone}", partial(self._batch, result))
