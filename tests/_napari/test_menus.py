@@ -118,7 +118,7 @@ def test_preferences_are_read_and_open_panels_follow_them(viewer, open_panel, no
     assert box.itemText(0) == "Automatic"
     computing.device = " cpu "
     assert preferences.read() == preferences.Preferences("cpu", 250_000_000)
-    assert box.currentText() == "Automatic (cpu)" and panel.options.device.device() == "cpu"
+    assert box.currentText() == "Automatic (cpu)" and panel.model.device == "cpu"
     assert panel.request().run.device == "cpu"
     computing.device = "no such device"
     assert "no such device" in panel.options.device.caption.text()

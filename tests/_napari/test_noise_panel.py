@@ -11,6 +11,7 @@ from _napari.conftest import PLUGIN
 from _napari.inputs import add_sliced, choose
 from napari_gpu_denoise._napari.model import FLAT, RECTANGLE
 from napari_gpu_denoise._napari.noise import rows
+from napari_gpu_denoise._napari.noise.plots import Series
 
 
 def draw(shapes, top, left, bottom, right, *plane):
@@ -19,7 +20,7 @@ def draw(shapes, top, left, bottom, right, *plane):
     shapes.add_rectangles([[*plane, *corner] for corner in corners])
 
 
-def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
+def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted, qtbot):
     (layer,) = viewer.open_sample(PLUGIN, "fluorescence")
     panel = open_noise()
     assert measured(panel) == ""
@@ -33,6 +34,7 @@ def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted):
         assert rows.measured(getattr(model, name), errors[name]) in text
     assert rows.measured(expected.sigma[0], expected.standard_error[0]) in text
     assert f"{expected.planes} of 16 planes" in text
+    qtbot.waitUntil(lambda: bool(shown.correlation.series))
     assert shown.curve.series and shown.frames.series[0].y == expected.frames.sigma[0]
     assert shown.slices.isHidden()
     assert shown.correlation.series[0].y == expected.spectra[0].autocorrelation[0]
@@ -167,6 +169,7 @@ def test_a_plot_can_be_read_in_both_themes(viewer, open_noise, measured, quick, 
     panel = open_noise()
     measured(panel)
     plot = panel.result.curve
+    plot.show_series([Series((1, 2), (3, 4))])
     viewer.theme = theme
     QApplication.processEvents()
     text, ground = (

@@ -51,10 +51,10 @@ def test_what_a_run_does_before_it_filters(lazy, sigma, correct):
     memory, settings = NoiseMemory(), small(gd.NLMeans)
     run = Run(settings, sigma, noise=memory, axes="TYX", correct=correct)
     request = PreviewRequest(Source("", data), run, memory, None, True, False)
-    assert request.measures == (sigma is None)
+    assert request.run.measures_noise == (sigma is None)
     whole = gd.denoise(image, settings, sigma, axes="TYX", correct=correct).image
     assert_array_equal(preview(data, run, memory=memory), whole[2:3, 19:40, 30:55])
-    assert not request.measures
+    assert not request.run.measures_noise
 
 
 def test_colours_and_alpha():

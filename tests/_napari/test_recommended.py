@@ -153,7 +153,7 @@ def test_layers_of_unlike_kinds_without_noise_and_none(viewer, start, qtbot, mov
     qtbot.waitUntil(lambda: len(panel.advised()) == 2)
     text = panel.summary.text()
     assert ">movie: Time-lapse of 6 frames" in text and ">&lt;i&gt;: Image, 64 by 80" in text
-    assert [each.run.filter.name for each in panel.requests()] == ["vbm3d", "bm3d"]
+    assert [each.run.filter.name for each in panel.ready().requests] == ["vbm3d", "bm3d"]
 
 
 def test_what_cannot_be_measured_is_told_once(viewer, qtbot, told, monkeypatch, noisy):

@@ -48,7 +48,7 @@ def test_a_part_in_words_and_code():
     part = part_of("TCYX", ARRAY.shape)
     assert (part.axes, part.place, part.code) == ("TCYX", "", "")
     assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
-    part = part_of("TCYX", ARRAY.shape, C=2, axis_0=3, Y=(4, 10), X=(0, 30))
+    part = part_of("TCYX", ARRAY.shape, {1: 2, 0: 3, 2: (4, 10), 3: (0, 30)})
     assert part.axes == "YX"
     assert part.place == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
     assert part.code == "[3, 2, 4:10]"
@@ -101,7 +101,7 @@ def test_a_rectangle_in_world_coordinates_knows_the_plane_it_was_drawn_on():
     [
         (Shapes([rectangle(2, 3, 8, 9)]), "rows 2 to 8, columns 3 to 9"),
         *(
-            (Shapes([np.array(corners)], shape_type=kind), f"the rectangle around the shape: {at}")
+            (Shapes([np.array(corners)], shape_type=kind), at)
             for kind, corners, at in (
                 ("rectangle", [[5, 2], [9, 6], [5, 10], [1, 6]], "rows 1 to 9, columns 2 to 10"),
                 ("polygon", [[1, 2], [9, 2], [5, 10]], "rows 1 to 9, columns 2 to 10"),
@@ -138,13 +138,13 @@ def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
     assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0)).code == "[3, 2, 3:13, 4:30]"
     layer = seen(Image(PYRAMID, multiscale=True), (0, 2, 3), (0, 9, 13))
     layer._data_level = 1
-    assert in_view(layer, "TYX", dims_at(1, 0, 0)).code == "[1, 8:37, 12:53]"
+    assert in_view(layer, "TYX", dims_at(1, 0, 0)).code == "[1, 8:40, 12:56]"
 
 
 @pytest.mark.parametrize(
     ("find", "dims", "said"),
     [
-        (in_view, {"ndisplay": 3}, "not show a YX plane"),
+        (in_view, {"ndisplay": 3}, "switch the viewer to 2D"),
         (in_view, {"order": (1, 0, 2)}, "not show a YX plane"),
         (in_view, {"at": 8}, "no data at the current slider"),
         (region_shown, {"ndisplay": 3}, "switch the viewer to 2D"),
@@ -155,7 +155,7 @@ def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
 def test_a_view_that_is_no_plane(find, dims, said):
     left, at = dims.get("left", 0), dims.get("at", 0)
     dims = {name: dims[name] for name in ("ndisplay", "order") if name in dims}
-    layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, left), (0, 19, 29 + 2 * left))
+    layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, left), (4, 19, 29 + 2 * left))
     given = (layer, "TYX") if find is in_view else (layer,)
     with pytest.raises(LayerError, match=said):
         find(*given, dims_at(at, 0, 0, **dims))

@@ -270,18 +270,12 @@ def test_each_channel_has_the_noise_that_is_typed_or_measured_for_it(viewer):
     for noise, expected in (
         (typed, ((12.0, 7.0), None)),
         (dataclasses.replace(typed, kind=MEASURED), (None, known)),
+        (dataclasses.replace(typed, kind="auto"), (None, None)),  # it counts while it is chosen
     ):
         run = resolved(viewer, pair, axes="CYX", noise=noise).requests[0].run
         assert (run.sigma, run.noise) == expected
 
 
-def test_an_estimate_counts_while_it_is_chosen(viewer):
-    from _napari.noise_records import estimate
-
-    known = NoiseChoice(MEASURED, estimate=estimate(), origin="it")
-    red = viewer.layers["red"]
-    assert resolved(viewer, red, noise=known).requests[0].run.noise == known.estimate
-    other = dataclasses.replace(known, kind="auto")
-    assert resolved(viewer, red, noise=other).requests[0].run.noise is None
-    model = resolved(viewer, red, noise=NoiseChoice("correlated")).requests[0]
+def test_a_model_by_name_is_fitted_by_the_run(viewer):
+    model = resolved(viewer, viewer.layers["red"], noise=NoiseChoice("correlated")).requests[0]
     assert model.run.noise == "correlated" and model.memory is None

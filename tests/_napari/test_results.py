@@ -171,7 +171,7 @@ def test_origins_are_found_by_identity_and_in_a_later_session_by_name(channels):
 
 
 def test_the_box_and_the_button(qtbot, channels, monkeypatch):
-    after = ResultOptions(channels)
+    after = ResultOptions(channels, *[None] * 3)
     qtbot.addWidget(after)
     red, above = channels.layers["red"], channels.layers["above"]
     above.visible = True

@@ -41,4 +41,4 @@ def test_a_layer_that_fails_does_not_end_the_others(viewer, open_panel, run, tol
     one.data = np.stack([NOISE] * 3)
     panel.layer.choose(one, two)
     panel.axes.edit.setText("TYX")
-    assert [each.run.axes for each in panel.requests()] == ["TYX", "YX"]
+    assert [each.run.axes for each in panel.ready().requests] == ["TYX", "YX"]

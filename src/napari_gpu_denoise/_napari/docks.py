@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import napari.viewer
@@ -82,8 +82,8 @@ def docked(viewer: Viewer, kind: type) -> list[Any]:
     return [each for each in widgets if isinstance(each, kind)]
 
 
-def stack_on(panel: QWidget, others: Sequence[QWidget]) -> None:
-    """Make a panel a tab of the other panels in its area of the window.
+def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:
+    """Make a panel a tab of the others of a class in its area of the window.
 
     napari's menus place panels below each other, which leaves each too little height.
     """
@@ -91,8 +91,8 @@ def stack_on(panel: QWidget, others: Sequence[QWidget]) -> None:
     window = None if dock is None else dock.parent()
     if dock is None or not isinstance(window, QMainWindow) or dock.isFloating():
         return
-    for other in map(_dock_of, others):
-        if other is None or other.isFloating() or other.isHidden():
+    for other in map(_dock_of, docked(viewer, kind)):
+        if other in (None, dock) or other.isFloating() or other.isHidden():
             continue
         if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
             if other not in window.tabifiedDockWidgets(dock):

@@ -77,9 +77,5 @@ def _load() -> None:
 
 def is_loaded() -> bool:
     """Return whether panels open at once."""
-    return all(map(_is_loaded, MODULES))
-
-
-def _is_loaded(name: str) -> bool:
-    spec = getattr(sys.modules.get(name), "__spec__", None)
-    return spec is not None and not getattr(spec, "_initializing", False)
+    specs = [getattr(sys.modules.get(name), "__spec__", None) for name in MODULES]
+    return all(each and not getattr(each, "_initializing", False) for each in specs)

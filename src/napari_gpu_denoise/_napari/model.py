@@ -15,10 +15,12 @@ from psygnal import SignalGroupDescriptor
 
 from napari_gpu_denoise._napari import preferences
 from napari_gpu_denoise._napari.layers.arrays import is_lazy
+from napari_gpu_denoise._napari.layers.provenance import ASKED, SOURCE, filter_of
 from napari_gpu_denoise._napari.layers.regions import Part, in_rectangle, in_view, part_of
 from napari_gpu_denoise._napari.layers.source import finest
 from napari_gpu_denoise.assessment.recommend import Advice
-from napari_gpu_denoise.errors import DenoiseError, SigmaError
+from napari_gpu_denoise.errors import DenoiseError, LayerError, SigmaError
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.noise import NoiseMemory
@@ -36,12 +38,13 @@ class NoiseChoice:
     """The noise to assume: measured by the run, typed, or an estimate of a region or layer.
 
     `kind` may be the name of a noise model, too, which the run then fits. What was typed or
-    measured stays when another kind is chosen. `origin` says in words where the estimate was made.
+    measured stays when another kind is chosen. Of an `estimate` that a record tells only the models
+    are known. `origin` says in words where it was made.
     """
 
     kind: str = AUTO
     typed: str = ""
-    estimate: NoiseEstimate | None = None
+    estimate: NoiseEstimate | tuple[NoiseModel, ...] | None = None
     origin: str = ""
 
     def sigma(self, channels: int) -> float | tuple[float, ...] | None:
@@ -58,7 +61,7 @@ class NoiseChoice:
         return values[0] if len(values) == 1 else values
 
     @property
-    def noise(self) -> str | NoiseEstimate | None:
+    def noise(self) -> str | NoiseEstimate | tuple[NoiseModel, ...] | None:
         """The noise as filters take it; None for automatic noise, or a sigma."""
         known = {AUTO: None, TYPED: None, MEASURED: self.estimate}
         return known.get(self.kind, self.kind)
@@ -135,6 +138,38 @@ class PanelModel:
     settings: Filter | DenoiseError | None = None
     options: Options = field(default_factory=Options)
     events: ClassVar[SignalGroupDescriptor] = SignalGroupDescriptor()
+
+    @classmethod
+    def of_record(cls, record: dict[str, Any]) -> PanelModel:
+        """Return the settings of a run by its record, without layers, for any layer.
+
+        Noise that was measured is to be measured, noise that was told is told again. Raises
+        `LayerError` if the record does not tell a run of this version.
+        """
+        kind: Any = filter_of(record)
+        told = str(record.get("sigma_source"))
+        if told.startswith("given as a map"):
+            raise LayerError("Sigma was given as a map, which the record does not hold.")
+        # Records of files that no panel made do not tell what was asked for.
+        asked = {"correct": "found" if record.get("corrected") else None}
+        try:
+            asked |= record.get(ASKED, {})
+            noise = NoiseChoice(str(asked.pop("noise", AUTO)))
+            if noise.kind == MEASURED or told == "given as a model":
+                models = tuple(map(NoiseModel.from_dict, record["noise"]))
+                noise = NoiseChoice(MEASURED, estimate=models, origin=record.get(SOURCE, ""))
+            elif told == "given":
+                noise = NoiseChoice(TYPED, ", ".join(map(str, record["sigma"])))
+            settings = kind.of(**record["settings"])
+            options = Options(strength=record.get("sigma_factor", 1.0), **asked)
+        except DenoiseError:
+            raise
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            name = record.get("filter", "an unknown filter")
+            raise LayerError(
+                f"The record of {name} tells no run of this version, which could be repeated."
+            ) from error
+        return cls(noise=noise, settings=settings, options=options)
 
     @property
     def device(self) -> int | str | None:

@@ -58,7 +58,7 @@ class Panel(QtWidgets.QWidget):
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
         # Started when the panel gets a parent; the dock joins the window only afterwards.
-        self._stacking = settling_timer(self, 0, lambda: docks.stack_on(self, self._neighbours()))
+        self._stacking = settling_timer(self, 0, lambda: docks.stack(self, Panel, viewer))
         docks.on_menu(viewer, self._come_forward)
         # Put in when the dock is on the screen: the GUI thread does not stand still for both.
         self._content = QtWidgets.QWidget()
@@ -146,10 +146,6 @@ class Panel(QtWidgets.QWidget):
             shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
             shortcut.activated.connect(act)
 
-    def _neighbours(self) -> list[Panel]:
-        """Return the other panels of the plugin that are open."""
-        return [each for each in docks.docked(self._viewer, Panel) if each is not self]
-
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""
         raise NotImplementedError
@@ -194,19 +190,20 @@ class Panel(QtWidgets.QWidget):
         """
         self.copy_button = button("Copy", f"Copy code {of}.")
         menu = QtWidgets.QMenu(self.copy_button)
-        copy = partial(self._copy, lambda: (python(), []), _PYTHON_COPIED)
-        self.python_action = menu.addAction("Python call", copy)
+        self.python_action = menu.addAction("Python call", partial(self.copy, python))
         if command is not None:
-            copy = partial(self._copy, command, "Command line copied.")
-            self.command_action = menu.addAction("Command line", copy)
+            self.command_action = menu.addAction("Command line", partial(self.copy, command))
         self.copy_button.setMenu(menu)
 
-    def _copy(self, code: Callable[[], tuple[str, list[str]]], said: str) -> None:
+    def copy(self, code: Callable[[], str | tuple[str, list[str]]]) -> None:
+        """Copy a Python call, or a command line and remarks on it."""
         try:
-            text, remarks = code()
+            made = code()
         except DenoiseError as error:
             self.show_error(error)
             return
+        text, remarks = (made, []) if isinstance(made, str) else made
+        said = _PYTHON_COPIED if text is made else "Command line copied."
         QtWidgets.QApplication.clipboard().setText(text)
         self.say(" ".join((said, *remarks)))
 
@@ -278,10 +275,10 @@ class ImagePanel(LayerPanel):
     def offer_axes(self, event: object = None) -> None:
         """Show the axes of the layer, and follow its labels, and the viewer's."""
         layer, shown = self.layer.layer(), self._viewer.dims
-        events: list[tuple[Any, Callable]] = [(shown.events.axis_labels, self._follow_labels)]
+        events: list[tuple[Any, Callable]] = [(shown.events.axis_labels, self._follow_axes)]
         if layer is not None:
             events.append((layer.events.axis_labels, self._take_labels))
-            events.append((layer.events.data, self._on_data))
+            events.append((layer.events.data, self._follow_axes))
         self.follow("labels", events)
         self.axes.of_file.offer(layer)
         if layer is None:
@@ -294,22 +291,12 @@ class ImagePanel(LayerPanel):
         known_of(self.layer.layer()).axes = None
         self.offer_axes()
 
-    def _on_data(self, event: object = None) -> None:
-        if tuple(finest(self.layer.layer()).shape) != self.axes.shape:
-            self.offer_axes()
-
-    def _follow_labels(self, event: object = None) -> None:
-        layer, labels = self.layer.layer(), self._viewer.dims.axis_labels
-        if layer is not None and axes_of(layer, labels) != self.axes.letters():
-            self.offer_axes()
+    def _follow_axes(self, event: object = None) -> None:
+        if (layer := self.layer.layer()) is not None:
+            now = axes_of(layer, self._viewer.dims.axis_labels), tuple(finest(layer).shape)
+            if now != (self.axes.letters(), self.axes.shape):
+                self.offer_axes()
 
     def _on_edited(self, text: str) -> None:
         if (layer := self.layer.layer()) is not None:
             known_of(layer).axes = text.upper()
-
-    def known_axes(self) -> str:
-        """Return the axes typed; empty where they do not fit or there is no layer."""
-        try:
-            return self.axes.axes() if self.axes.shape else ""
-        except DenoiseError:
-            return ""

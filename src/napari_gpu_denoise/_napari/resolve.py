@@ -115,13 +115,19 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
     shape = tuple(taken.data.shape)
     context = Context(axes, (*shape[:-1], 3) if taken.alpha else shape)
     if isinstance(settings, Recommended):
-        settings = advice_on(measurement(model, layer, dims)).filter
+        settings = advice_on(model, layer, dims).filter
     if not getattr(settings, "voxel", True):
         settings = replace(settings, voxel=source.voxel_of(layer, axes))
     run = model.run(settings, axes, context.channels)
     cut: dict[str, Any] = {}
     for letter in sorted(model.options.alone & set(axes)):
-        cut[f"{_ALONE[letter]}s"] = place_alone(layer, axes, letter, dims)
+        word, place = _ALONE[letter], source.place_shown(layer, axes, dims, letter)
+        if place is None:
+            raise LayerError(
+                f"The viewer does not show a single {word} of {layer.name!r}: move the {letter} "
+                f"slider to one, or untick Only the {word} shown."
+            )
+        cut[f"{word}s"] = place
     if not model.region.whole:
         index = model.region.part(layer, axes, dims).index
         cut |= {name: index[axes.index(CUT[name])] for name in ("rows", "columns")}
@@ -133,6 +139,24 @@ def request_of(model: PanelModel, layer: Image, settings: Filter, dims: Dims) ->
         if settings.yields_map and layer.rgb and "C" not in joint:
             raise LayerError("A map of colours needs Channels set to joint or opponent.")
     return request
+
+
+def repetition(result: Layer, layer: Image, dims: Dims) -> Request:
+    """Return the runs that made a result, on all of another layer, one after another.
+
+    Raises `DenoiseError` if a run does not fit the layer, or the record of the result does not tell
+    one.
+    """
+    if layer == result:
+        raise LayerError(f"The image that {result.name!r} was made from is not open.")
+    found, records = [], provenance.records_of(result)
+    for model in map(PanelModel.of_record, records):
+        model.layers, model.axes = (result,), str(records[0].get("axes"))
+        settings: Any = model.settings
+        if hasattr(settings, "voxel") and source.voxel_of(layer, axes_for(model, layer, dims)):
+            settings = replace(settings, voxel="")  # that of the layer
+        found.append(request_of(model, layer, settings, dims))
+    return replace(found[0], then=tuple(each.run for each in found[1:]))
 
 
 def _what(model: PanelModel, requests: Sequence[Request]) -> str:
@@ -166,11 +190,12 @@ def measurement(
     return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)
 
 
-def advice_on(request: NoiseRequest) -> Advice:
+def advice_on(model: PanelModel, layer: Image, dims: Dims) -> Advice:
     """Return what is recommended for a layer; raises `DenoiseError` where that is not known."""
-    found = request.memory.advice
+    axes = axes_for(model, layer, dims)
+    found = memory_of(layer, AUTO, axes, None, "raise", model.device).advice
     if found is None:
-        raise NotLookedAt(f"{request.source.name} is measured before a filter is recommended.")
+        raise NotLookedAt(f"{layer.name} is measured before a filter is recommended.")
     if isinstance(found, DenoiseError):
         raise found
     return found
@@ -229,23 +254,16 @@ def channels_in_words(layers: Sequence[Image]) -> str:
     return f"{number} {what} of {Path(str(source.file_of(layers[0]))).name}"
 
 
-def versions_of(layer: Layer, layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Return an image and its results, of which only one should be seen at a time."""
-    layers = list(layers)
-    origin = provenance.first_origin(layer, layers)
-    return tuple(
-        each
-        for each in layers
-        if each == origin
-        or (provenance.is_result(each) and provenance.first_origin(each, layers) == origin)
-    )
-
-
 def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, ...]:
-    """Return the layers that would be seen together with new versions of some layers above them."""
+    """Return the layers that would be seen together with new versions of some layers above them.
+
+    Of an image and its results only one should be seen at a time.
+    """
     layers = list(layers)
-    mixed = [each for each in shown if shines_through(each)]
-    return tuple(other for each in mixed for other in versions_of(each, layers) if other.visible)
+    mixed = [provenance.first_origin(each, layers) for each in shown if shines_through(each)]
+    family = [each for each in layers if each in mixed or provenance.is_result(each)]
+    seen = [each for each in family if each.visible]
+    return tuple(each for each in seen if provenance.first_origin(each, layers) in mixed)
 
 
 # --- axes, and places along them ------------------------------------------------------------------
@@ -346,14 +364,3 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
     volume = "Z" in axes and shape[axes.index("Z")] >= SLICES
     return ". BM4D filters all slices of a volume together." * (alone and volume)
-
-
-def place_alone(layer: Image, axes: str, letter: str, dims: Dims) -> int:
-    """Return the place along an axis to filter alone; raises `LayerError` if none is shown."""
-    place, word = source.place_shown(layer, axes, dims, letter), _ALONE[letter]
-    if place is None:
-        raise LayerError(
-            f"The viewer does not show a single {word} of {layer.name!r}: move the {letter} "
-            f"slider to one, or untick Only the {word} shown."
-        )
-    return place

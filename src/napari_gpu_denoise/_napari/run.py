@@ -36,24 +36,19 @@ class Request:
 
     It holds no napari or Qt objects. `cut` is what is filtered along axes that are not filtered
     whole, as arguments of `denoise`. Axes are named in `run`. `memory` is what is known of noise
-    that is found automatically.
+    that is found automatically. Runs of `then` filter the result, one after another.
     """
 
     source: Source
     run: Run
     cut: dict[str, Any] = field(default_factory=dict)
     memory: NoiseMemory | None = None
+    then: tuple[Run, ...] = ()
 
     @property
     def axes(self) -> str:
         """The letters of the axes of the layer."""
         return (self.run.axes or "").upper()
-
-    @property
-    def time(self) -> int | None:
-        """The axis of time, if it is longer than one frame."""
-        axis = self.axes.find("T")
-        return axis if axis >= 0 and self.source.data.shape[axis] > 1 else None
 
     @property
     def alone(self) -> dict[str, int]:
@@ -94,18 +89,27 @@ class Request:
     @property
     def key(self) -> tuple[Any, ...]:
         """What is done to which layer, to be compared."""
-        return self.source.identity, self.run, *self.cut.items()
+        return self.source.identity, self.run, *self.cut.items(), self.then
 
     @property
     def run_key(self) -> tuple[Any, ...]:
         """What is done to which pixels of a layer, wherever: results of the same are alike."""
-        return self.source.identity, self.run, self.memory
+        return self.source.identity, self.run, self.memory, self.then
+
+    def with_noise(self, noise: str) -> Request:
+        """Return the request with another noise in its last run, given or to be measured."""
+        *first, last = self.run, *self.then
+        run, *then = *first, replace(last, sigma=None, noise=noise)
+        return replace(self, run=run, then=tuple(then), memory=self.memory if first else None)
 
     @property
     def name(self) -> str:
         """The name of the result."""
-        known = {"filter": self.run.filter.name, "settings": self.run.filter.as_dict()}
-        return name_of({SOURCE: self.source.name, **known})
+        name = self.source.name
+        for each in (self.run, *self.then):
+            known = {"filter": each.filter.name, "settings": each.filter.as_dict()}
+            name = name_of({SOURCE: name, **known})
+        return name
 
 
 @dataclass(frozen=True)
@@ -128,19 +132,36 @@ class NoiseRequest:
 
 @dataclass(frozen=True)
 class Denoised:
-    """The result of a run; `folder` holds one that is too large for memory."""
+    """The result of a request; `folder` holds one that is too large for memory.
+
+    `earlier` are the records of the runs before its last.
+    """
 
     result: Result
     folder: str | None = None
+    earlier: tuple[Record, ...] = ()
 
 
 def denoise_layer(request: Request, progress: Progress) -> Denoised:
     """Filter a layer; it can be stopped after every part, and before lazy data are read."""
-    data, t, alpha = request.source.data, request.time, request.source.alpha
+    if not request.then:
+        return _run(request, progress, "Denoising")
+    done, earlier = _run(request, progress, request.run.filter.title), []
+    for run in request.then:
+        earlier.append(done.result.record)
+        source = replace(request.source, data=done.result.image)
+        done = _run(Request(source, run), progress, run.filter.title)
+    return replace(done, earlier=tuple(earlier))
+
+
+def _run(request: Request, progress: Progress, what: str) -> Denoised:
+    """Filter a layer once; `what` is done in words."""
+    data, t, alpha = request.source.data, request.axes.find("T"), request.source.alpha
+    t = t if t >= 0 and data.shape[t] > 1 else None
     image = out = folder = None
     if not arrays.is_read_by_parts(data, t):
         image = arrays.load(data, progress)
-    named = progress.within(doing("Denoising"))
+    named = progress.within(doing(what))
     named.stage("denoising")
     # Alpha, the last of four colour samples, passes as it is.
     colours = np.s_[..., :3] if alpha else np.s_[...]
@@ -218,7 +239,7 @@ def _noise(record: Record, request: Request) -> tuple[str, str]:
     if words:
         kind = models_in_words([NoiseModel.from_dict(each) for each in record.noise])
         known = request.run.noise if request.memory is None else request.memory.estimate
-        if isinstance(known, NoiseEstimate):
+        if isinstance(known, NoiseEstimate) and not request.then:
             kind = noise_in_words(known)
         words = f"{words[:1].upper()}{words[1:]}"
         return f"{kind[:1].upper()}{kind[1:]} ({how}).", f"{words}."

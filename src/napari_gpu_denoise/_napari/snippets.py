@@ -13,7 +13,6 @@ from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
@@ -29,9 +28,6 @@ def python_call(request: Request) -> str:
     ``denoised`` holds the result.
     """
     run, alpha = request.run, request.source.alpha
-    given = {**noise_argument(run), **axes_argument(request.axes)}
-    chosen = run.filter.as_arguments()
-    common = common_arguments(run)
     image, numpy, rest = "image", "", ""
     if alpha:
         image, numpy = "image[..., :3]", "import numpy as np\n"
@@ -41,13 +37,21 @@ def python_call(request: Request) -> str:
         part = "".join(f"{span}, " for span in spans)
         rest = f"denoised = np.concatenate([denoised, image[{part}..., 3:]], axis=-1)\n"
     if not request.cut:
-        given |= chosen | common
-        call = f"{run.filter.name}({image}{arguments(given)})"
+        call = _call(run, image, request.axes)
     else:
-        given |= request.cut | common
-        call = f"denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
-    head = f"{IMPORT}{numpy}\n{image_of(request.source)}"
-    return f"{head}denoised = gd.{call}\n{rest}{_adding(request)}"
+        given = {**noise_argument(run), **axes_argument(request.axes)}
+        given |= request.cut | common_arguments(run)
+        call = f"gd.denoise({image}, {constructor(run.filter)}{arguments(given)}).image"
+    calls = [call, *(_call(each, "denoised", request.axes) for each in request.then)]
+    lines = "".join(f"denoised = {each}\n" for each in calls)
+    return f"{IMPORT}{numpy}\n{image_of(request.source)}{lines}{rest}{_adding(request)}"
+
+
+def _call(run: Run, image: str, axes: str) -> str:
+    """Return the call of a filter's function."""
+    given = {**noise_argument(run), **axes_argument(axes)}
+    given |= run.filter.as_arguments() | common_arguments(run)
+    return f"gd.{run.filter.name}({image}{arguments(given)})"
 
 
 def constructor(settings: Any) -> str:
@@ -77,9 +81,10 @@ def noise_argument(run: Run) -> dict[str, Any]:
     """Return the argument for the noise of a run; none where it is automatic."""
     if run.sigma is not None:
         return {"sigma": run.sigma}
-    if isinstance(run.noise, NoiseEstimate):
-        return {"noise": model_code(run.noise.models)}
-    return {} if run.noise is None else {"noise": run.noise}
+    noise: Any = run.noise
+    if not isinstance(noise, str | None):
+        return {"noise": model_code(getattr(noise, "models", noise))}
+    return {} if noise is None else {"noise": noise}
 
 
 def common_arguments(run: Run) -> dict[str, Any]:
@@ -100,7 +105,8 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
     the shell. It filters everything: there is no option for one frame or slice. A layer that was
     not read from a file that can be read leaves ``INPUT.tif`` to be filled in.
     """
-    run, path = request.run, _file(request.source)
+    run, path, split = request.run, request.source.path or "", request.source.split
+    path = path if formats.has_suffix(path) or formats.is_image(path) else None
     named = path or "INPUT.tif"
     remarks = [] if path else [f"Replace INPUT.tif by the name of a {FORMAT_NAMES} file."]
     target = formats.beside(named, run.filter.name.replace("_", "-"))
@@ -111,10 +117,11 @@ def command_with_remarks(request: Request) -> tuple[str, list[str]]:
         remarks.append(f"{known} already exists and is kept unless you add --overwrite.")
     axes, other = "", None if path is None else _other_axes(path, request)
     if other is None:
-        axes = request.source.axes_of_file(request.axes)
+        axes = request.axes
+        axes = axes if split is None else f"{axes[:split]}C{axes[split:]}"
     else:
         remarks.append(f"It filters the whole file, whose axes are {other}.")
-    if request.source.split is not None:
+    if split is not None:
         remarks.append("It filters all channels of the file.")
     words = filter_words(run, [named], target, axes)
     if request.cut:
@@ -136,12 +143,6 @@ def shell_line(words: list[str]) -> str:
     return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
 
 
-def _file(source: Source) -> str | None:
-    """Return the file of a layer, if the command can read it."""
-    path = source.path
-    return path if path and (formats.has_suffix(path) or formats.is_image(path)) else None
-
-
 def _other_axes(path: str, request: Request) -> str | None:
     """Return the axes of a file whose layer is only a part of it; None if it is all."""
     source = request.source
@@ -159,16 +160,17 @@ def _other_axes(path: str, request: Request) -> str | None:
 def noise_option(run: Run) -> list[str]:
     """Return the option for the noise; a model is measured again, except for one sigma."""
     given, noise = run.sigma, run.noise
-    if given is None and isinstance(noise, NoiseEstimate):
-        if not noise.models[0].is_one_sigma():
-            return ["--noise", noise.name]
-        given = noise.sigma
+    if given is None and not isinstance(noise, str | None):
+        models: Any = getattr(noise, "models", noise)
+        if not models[0].is_one_sigma():
+            return ["--noise", models[0].name]
+        given = tuple(each.sigma for each in models)
     if given is None:
         return [] if noise is None else ["--noise", str(noise)]
     return ["--sigma", ",".join(map(str, given)) if isinstance(given, tuple) else str(given)]
 
 
-def noise_call(request: NoiseRequest, function: str, estimate: NoiseEstimate | None) -> str:
+def noise_call(request: NoiseRequest, function: str, estimate: Any) -> str:
     """Return Python lines that measure noise, and filter with it by a public `function`.
 
     Of a flat region the lines hold the numbers of `estimate`; without it `LayerError` is raised.

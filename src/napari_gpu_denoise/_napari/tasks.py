@@ -67,7 +67,9 @@ class Outcome:
 
 
 class _Signals(WorkerBaseSignals):
-    told = Signal(object)
+    # Of a worker, which they begin with.
+    told = Signal(object, object)
+    over = Signal(object)
 
 
 class _Worker(WorkerBase):
@@ -78,27 +80,32 @@ class _Worker(WorkerBase):
 
     def __init__(self, name: str, work: Callable[[Any, Progress], Any], request: Any):
         super().__init__(SignalsClass=_Signals)
-        self._work, self._request = work, request
+        self._work, self.request = work, request
 
-    def work(self) -> tuple[Any, Exception | None, float] | None:
-        """Return the value, the error and the seconds of an `Outcome`; None if it was cancelled.
+    def run(self) -> None:
+        """Work, and tell when the thread ends."""
+        super().run()
+        self.over.emit(self)
+
+    def work(self) -> tuple[_Worker, Outcome] | None:
+        """Return this and its outcome; None if it was cancelled.
 
         Errors are not raised: superqt takes a RuntimeError for the deletion of the worker, and
         would then never say that it has finished.
         """
-        progress = Progress(self.told.emit, lambda: self.abort_requested)
+        progress = Progress(partial(self.told.emit, self), lambda: self.abort_requested)
         started, value, problem = time.perf_counter(), None, None
         try:
             load_bundled_drivers()
             progress.check()
-            value = self._work(self._request, progress)
+            value = self._work(self.request, progress)
         except Cancelled:
             return None
         except Exception as error:
             # Device objects are freed in this thread, to which they belong.
             free_traceback(error)
             problem = error
-        return value, problem, time.perf_counter() - started
+        return self, Outcome(self.request, value, problem, time.perf_counter() - started)
 
 
 class Task(QObject):
@@ -129,15 +136,15 @@ class Task(QObject):
         super().__init__(parent)
         self._work, self._name, self._alone = work, name, alone
         self._queue: list[tuple[Any, str]] = []
-        self._current: _Thread | None = None
-        # Lists of their own, so that they can be reached when this is gone.
-        self._threads: list[_Thread] = []
+        self.worker: _Worker | None = None  # of the request in progress
+        # A list of its own, so that it can be reached when this is gone.
+        self._threads: list[_Worker] = []
         self.destroyed.connect(partial(_leave_all, self._threads))
 
     @property
     def running(self) -> bool:
         """Whether a request is in progress."""
-        return self._current is not None
+        return self.worker is not None
 
     @property
     def busy(self) -> bool:
@@ -147,17 +154,7 @@ class Task(QObject):
     @property
     def request(self) -> Any:
         """The request in progress; None if there is none or it was dropped."""
-        return None if self._current is None else self._current.request
-
-    @property
-    def worker(self) -> WorkerBase | None:
-        """The worker of the request in progress."""
-        return None if self._current is None else self._current.worker
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests that are not begun."""
-        return len(self._queue)
+        return None if self.worker is None else self.worker.request
 
     def start(self, request: Any, name: str = "") -> None:
         """Work on a request, in place of those before; `name` replaces that of the task."""
@@ -167,67 +164,48 @@ class Task(QObject):
     def drop(self) -> None:
         """Leave the request in progress at once, and those that wait; there will be no outcome."""
         self._queue.clear()
-        current, self._current = self._current, None
+        current, self.worker = self.worker, None
         if current is not None:
-            current.worker.quit()
+            current.quit()
 
     def proceed(self, requests: Iterable[tuple[Any, str]] = ()) -> None:
         """Work on more requests, each with its name, after those before; begin the next one."""
         self._queue += requests
-        if self._queue and self._current is None and not (self._alone and self._threads):
+        if self._queue and self.worker is None and not (self._alone and self._threads):
             request, name = self._queue.pop(0)
-            thread = self._current = _Thread(self, request)
-            self._threads.append(thread)
-            # Signals come when this has returned: the worker cannot be too quick for them.
-            slots = {"told": thread.on_step, "returned": thread.on_end}
-            slots["finished"] = thread.on_finished
-            thread.worker = create_worker(
-                name,
-                self._work,
-                request,
-                _worker_class=_Worker,
-                _connect=slots,
-                _start_thread=False,
-            )
-            thread.worker.start()
+            given: Any = name, self._work, request
+            slots = {"told": self._on_step, "returned": self._on_end, "over": self._on_over}
+            options = {"_worker_class": _Worker, "_connect": slots, "_start_thread": False}
+            worker = self.worker = create_worker(*given, **options)
+            self._threads.append(worker)
+            worker.start()
 
+    # Called in the GUI thread.
 
-class _Thread(QObject):
-    """A request of a task in a thread of its own; the slots are called in the GUI thread."""
+    def _on_step(self, worker: _Worker, step: Any) -> None:
+        if worker is self.worker:
+            self.told.emit(step)
 
-    worker: WorkerBase
-
-    def __init__(self, task: Task, request: Any):
-        super().__init__(task)
-        self._task, self.request = task, request
-
-    def on_step(self, step: Any) -> None:
-        """Pass a step on."""
-        if self is self._task._current:
-            self._task.told.emit(step)
-
-    def on_end(self, end: tuple[Any, Exception | None, float] | None) -> None:
-        """Pass the outcome on, if there is one, and begin the next request."""
-        task = self._task
+    def _on_end(self, end: tuple[_Worker, Outcome]) -> None:
+        """Pass the outcome on, and begin the next request."""
+        worker, outcome = end
         # Of a request that was dropped the outcome may already be on its way here.
-        if self is task._current and end is not None:
-            task._current = None
-            if not task._alone:
-                task.proceed()
-            task.ended.emit(Outcome(self.request, *end))
+        if worker is self.worker:
+            self.worker = None
+            if not self._alone:
+                self.proceed()
+            self.ended.emit(outcome)
 
-    def on_finished(self) -> None:
-        """Note that the thread has ended, whatever became of its request."""
-        task = self._task
-        task._threads.remove(self)
-        if self is task._current:
-            task.drop()
-            task.stopped.emit()
-        task.proceed()
-        task.free.emit()
-        self.deleteLater()
+    def _on_over(self, worker: _Worker) -> None:
+        """Note that a thread has ended, whatever became of its request."""
+        self._threads.remove(worker)
+        if worker is self.worker:
+            self.drop()
+            self.stopped.emit()
+        self.proceed()
+        self.free.emit()
 
 
-def _leave_all(threads: list[_Thread], *_: object) -> None:
-    for thread in threads:
-        thread.worker.quit()
+def _leave_all(threads: list[_Worker], *_: object) -> None:
+    for worker in threads:
+        worker.quit()

@@ -83,10 +83,10 @@ class BatchForm(QtWidgets.QWidget):
         )
         parts.stack(QtWidgets.QVBoxLayout(self), rows, spacing=8)
 
-    def take_over(self, settings: Any, options: RunOptions) -> None:
-        """Take settings of a filter and options, as another panel has them."""
+    def take_over(self, settings: Any, model: PanelModel) -> None:
+        """Take settings of a filter, and noise and options, as another panel has them."""
         self.filter.show_settings(without_image(settings))
-        self.options.take_over(options)
+        self.options.model.noise, self.options.model.options = model.noise, model.options
 
     def run(self) -> Run:
         """Return the run of each file; raises `DenoiseError` if it does not fit together."""

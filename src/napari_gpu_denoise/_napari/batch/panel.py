@@ -102,7 +102,7 @@ class BatchPanel(Panel):
         self.open_button = button(
             "Open result",
             "Open the selected files and their results in Compare, or double-click a row.",
-            self.open_results,
+            lambda: self._open_rows([row for row in self.files.chosen() if self._result(row)]),
         )
         self.add_code_button(
             "for the same batch",
@@ -364,11 +364,8 @@ class BatchPanel(Panel):
         """Return the report on the files that have ended so far."""
         return BatchReport(tuple(row.report for row in self.files.rows if row.report is not None))
 
-    def open_results(self) -> None:
-        """Open the selected files and their results, and compare the last one."""
-        self._open_rows([row for row in self.files.chosen() if self._result(row) is not None])
-
     def _open_rows(self, rows: Sequence[listed.Row]) -> None:
+        """Open files and their results, and compare the last one."""
         made: list[Layer] = []
         opened = partial(self._viewer.open, plugin=preferences.PLUGIN)
         try:

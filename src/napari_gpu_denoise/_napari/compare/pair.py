@@ -86,15 +86,12 @@ def fits(before: Layer, after: Image) -> bool:
         return False
     one, other = finest(before).shape, finest(after).shape
     same = one[-2 - after.rgb :] == other[-2 - after.rgb :]
-    if len(one) != len(other) or not (same or _is_rectangle(after)):
+    records = provenance.records_of(after)
+    cut = any(word in each for each in records for word in ("rows", "columns"))
+    if len(one) != len(other) or not (same or cut):
         return False
     found = zip(first_places(before), first_places(after), one, other, strict=True)
     return all(b >= a and b - a + n <= m for a, b, m, n in found)
-
-
-def _is_rectangle(layer: Image) -> bool:
-    records = provenance.records_of(layer)
-    return any(word in each for each in records for word in ("rows", "columns"))
 
 
 def first_places(layer: Image) -> list[int]:

@@ -150,7 +150,7 @@ class ComparePanel(LayerPanel):
         dims, active = self._viewer.dims.events, self._viewer.layers.selection.events.active
         views: list[Any] = [(each, self._show) for each in (dims.ndisplay, dims.order)]
         views.append((docks.grid_of(self._viewer).events.enabled, self._show))
-        views.append((dims.current_step, self._on_slice))
+        views.append((dims.current_step, self._on_drawn))
         self.follow("viewer", [(active, self._on_active), *views])
 
     def take(self, result: Layer | None) -> None:
@@ -312,10 +312,6 @@ class ComparePanel(LayerPanel):
 
     def _on_drawn(self, event: Any = None) -> None:
         self._settling.start()
-
-    def _on_slice(self, event: object = None) -> None:
-        if self._drawn is not None:
-            self._settling.start()
 
     def _draw_profile(self) -> None:
         """Plot grey levels along the last line drawn, on the slice shown."""

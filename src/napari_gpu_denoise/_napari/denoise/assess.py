@@ -7,8 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-from napari.components import Dims
-from napari.layers import Image
 from napari.viewer import Viewer
 from qtpy.QtCore import Qt, QTimer
 from qtpy.QtGui import QImage, QPixmap
@@ -45,14 +43,6 @@ class Judging:
     options: Options
 
 
-def judging_of(request: Request, layer: Image, dims: Dims) -> Judging:
-    """Return the request to assess the part of a layer in view."""
-    axes = request.axes
-    region = None if dims.ndisplay == 3 else in_view(layer, axes, dims).index
-    spacing, unit = pixel_of(layer, axes)
-    return Judging(request, Options(region=region, spacing=spacing, unit=unit))
-
-
 def assess_view(judging: Judging, progress: Progress) -> Assessment:
     """Assess what is in view."""
     request, run = judging.request, judging.request.run
@@ -61,17 +51,6 @@ def assess_view(judging: Judging, progress: Progress) -> Assessment:
     if request.memory is not None:
         run = replace(run, noise=request.memory)
     return assess_image(data, run, judging.options, progress.within(doing("Assessing")))
-
-
-def pixel_of(layer: Image, axes: str) -> tuple[tuple[float, float] | None, str]:
-    """Return the size of a pixel along Y and X by the layer's scale, and its unit, if known.
-
-    A scale of 1 in pixels, which layers have from the beginning, tells nothing.
-    """
-    sizes, unit = pixel_sizes(layer, [axes.index(letter) for letter in "YX"])
-    if sizes is None or str(unit) == "pixel":
-        return None, ""
-    return (sizes[0], sizes[1]), f"{unit:~}"
 
 
 class Residuals(QWidget):
@@ -153,27 +132,24 @@ class AssessSection(Section):
         self.sigma_button = button(
             "",
             "Set Strength to the sigma at which unseen pixels are predicted best.",
-            self.use_sigma,
+            lambda: set_strength(self._off or 1.0),
         )
-        self._request, self._set_strength = request, set_strength
+        self._request = request
         self.words, self.status = Caption(rich=True), Caption()
         self.plot = Plot("Detail kept", "Cycles per pixel", "Contrast")
         self.residuals = Residuals()
         self.assessment: Assessment | None = None
         self._judging: Judging | None = None
         self._viewer, self._panel = viewer, panel
-        form.addRow(self._laid_out())
+        inside, words = QWidget(), (self.words, self.sigma_button)
+        rows = (self.start_button, self.status, *words, self.plot, self.residuals)
+        stack(QVBoxLayout(inside), rows, spacing=6)
+        form.addRow(inside)
         self._task = Task(self, assess_view)
         self._task.told.connect(lambda step: self.status.setText(words_of(step)))
         self._task.ended.connect(self._on_outcome)
         self._task.stopped.connect(self._on_stopped)
         self.show_assessment(None)
-
-    def _laid_out(self) -> QWidget:
-        inside, words = QWidget(), (self.words, self.sigma_button)
-        parts = (self.start_button, self.status, *words, self.plot, self.residuals)
-        stack(QVBoxLayout(inside), parts, spacing=6)
-        return inside
 
     @property
     def running(self) -> bool:
@@ -186,14 +162,21 @@ class AssessSection(Section):
             self.stop()
             return
         layer = self._panel.layer.layer()
+        dims, region = self._viewer.dims, None
         try:
             request = self._request()
-            judging = judging_of(request, layer, self._viewer.dims)
+            if dims.ndisplay == 2:
+                region = in_view(layer, request.axes, dims).index
         except DenoiseError as error:
             self.status.setText(self._panel.worded(error))
             return
         self.start_button.setText("Cancel")
         self.status.setText("Starting …")
+        options = Options(region=region)
+        sizes, unit = pixel_sizes(layer, [request.axes.index(letter) for letter in "YX"])
+        if sizes is not None and str(unit) != "pixel":  # which layers have from the beginning
+            options = replace(options, spacing=(sizes[0], sizes[1]), unit=f"{unit:~}")
+        judging = Judging(request, options)
         self._task.start(judging, f"{TITLE} {request.source.name}")
 
     def stop(self) -> None:
@@ -226,11 +209,6 @@ class AssessSection(Section):
             around = around.parentWidget()
         if around is not None:
             around.ensureWidgetVisible(self.words)
-
-    def use_sigma(self) -> None:
-        """Set the strength to the sigma of the check."""
-        if self._off is not None:
-            self._set_strength(self._off)
 
     def note_results(self) -> None:
         """Put the assessment into the records of results of the same run."""

@@ -33,34 +33,17 @@ def without_image(settings: Any) -> Any:
     return type(settings).of(settings, **there)
 
 
-class ProfileInput(QtWidgets.QComboBox):
-    """The profiles of a filter; "custom" is shown for other settings, not to be chosen."""
-
-    #: Settings were chosen.
-    wanted = Signal(object)
-
-    def __init__(self, kind: type):
-        super().__init__()
-        parts.told(self, "Sets all settings below; change any of them afterwards.", "Profile")
-        self.kind = kind
-        parts.narrow(self, 6)  # beside the label, where names of settings are long
-        units = {each.name: each.metadata["unit"] for each in setting_fields(kind)}
-        for name, changes in kind.presets.items():
-            lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
-            parts.add_item(self, name, name, "; ".join(lines) or "The defaults")
-        self.addItem(_CUSTOM)
-        parts.disable_item(self, self.count() - 1)
-        self.currentTextChanged.connect(self._choose)
-
-    def show_name(self, settings: Any) -> None:
-        """Show the name of settings without applying it; "custom" for None."""
-        with QSignalBlocker(self):
-            plain = None if settings is None else without_image(settings)
-            self.setCurrentText(_CUSTOM if plain is None else plain.profile_name())
-
-    def _choose(self, name: str) -> None:
-        if name in self.kind.presets:
-            self.wanted.emit(self.kind.of(profile=name))
+def profile_box(kind: type) -> QtWidgets.QComboBox:
+    """Return a list of the profiles of a filter; "custom" stands for other settings."""
+    box = parts.choice({}, "Sets all settings below; change any of them afterwards.", "Profile")
+    parts.narrow(box, 6)  # beside the label, where names of settings are long
+    units = {each.name: each.metadata["unit"] for each in setting_fields(kind)}
+    for name, changes in kind.presets.items():
+        lines = [f"{label_of(key, units[key])}: {value}" for key, value in changes.items()]
+        parts.add_item(box, name, name, "; ".join(lines) or "The defaults")
+    box.addItem(_CUSTOM)
+    parts.disable_item(box, box.count() - 1)
+    return box
 
 
 class SettingsForm(QtWidgets.QWidget):
@@ -79,10 +62,10 @@ class SettingsForm(QtWidgets.QWidget):
         self._scrolling = parts.WheelGuard(self)
         self._filling = False
         plain, advanced = parts.form_layout(), parts.form_layout()
-        self.profile = ProfileInput(kind)
+        self.profile = profile_box(kind)
         plain.addRow("Profile", self.profile)
         self._scrolling.watch(self.profile)
-        self.profile.wanted.connect(self._apply)
+        self.profile.currentTextChanged.connect(self._choose)
         for field in setting_fields(kind):
             self._add(field, advanced if field.metadata["advanced"] else plain)
         more = (parts.Section("More settings", advanced),) if advanced.rowCount() else ()
@@ -131,10 +114,11 @@ class SettingsForm(QtWidgets.QWidget):
             self._filling = False
         self._tell()
 
-    def _apply(self, settings: Any) -> None:
+    def _choose(self, profile: str) -> None:
         """Set every control but those that describe the image."""
-        kept = {name: self.controls[name].value for name in _OF_IMAGE if name in self.controls}
-        self.show_settings(self.kind.of(settings, **kept))
+        if profile in self.kind.presets:
+            kept = {name: self.controls[name].value for name in _OF_IMAGE if name in self.controls}
+            self.show_settings(self.kind.of(profile=profile, **kept))
 
     def reset(self) -> None:
         """Set every control to its default."""
@@ -145,9 +129,11 @@ class SettingsForm(QtWidgets.QWidget):
         if self._filling:
             return
         try:
-            self.profile.show_name(self.settings())
+            name = without_image(self.settings()).profile_name()
         except SettingsError:
-            self.profile.show_name(None)
+            name = _CUSTOM
+        with QSignalBlocker(self.profile):
+            self.profile.setCurrentText(name)
         self.changed.emit()
 
 

@@ -130,7 +130,7 @@ class NoiseInput(QtWidgets.QWidget):
             if noise.estimate is not None:
                 if self.mode.findData(MEASURED) < 0:
                     self.mode.addItem("Measured", MEASURED)
-                tip = f"Measured in {noise.origin}: {noise.estimate.verdict()}."
+                tip = f"Measured in {noise.origin}: {_models(noise.estimate)}."
                 at = self.mode.findData(MEASURED)
                 self.mode.setItemData(at, parts.wrapped(tip), Qt.ItemDataRole.ToolTipRole)
             if self.mode.findData(noise.kind) < 0:
@@ -144,8 +144,8 @@ class NoiseInput(QtWidgets.QWidget):
         self.explain(None)
 
 
-def _models(estimate: NoiseEstimate) -> str:
-    return summary_of(each.as_dict() for each in estimate.models)
+def _models(estimate: Any) -> str:
+    return summary_of(each.as_dict() for each in getattr(estimate, "models", estimate))
 
 
 def _factor(step: int) -> float:
@@ -264,11 +264,6 @@ class DeviceInput(QtWidgets.QWidget):
         self.explain()
         self.listed.emit()
 
-    def device(self) -> int | str | None:
-        """Return the choice, as `opencl.device.choose` takes it."""
-        chosen = self.box.currentData()
-        return preferences.read().device if chosen is None else chosen
-
     def choose(self, device: Any) -> None:
         """Choose a device, or None for the preferred one, once the devices are known."""
         self._wanted = device
@@ -278,10 +273,10 @@ class DeviceInput(QtWidgets.QWidget):
         """Show the preferred device, and below the list which one will be used."""
         from napari_gpu_denoise.opencl.device import why
 
-        preferred = preferences.read().device
+        preferred, chosen = preferences.read().device, self.box.currentData()
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
-            self.caption.setText(why(self.device()))
+            self.caption.setText(why(preferred if chosen is None else chosen))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
 
@@ -362,10 +357,6 @@ class RunOptions(QObject):
     def reset(self) -> None:
         """Set every control to its default."""
         self.model.noise, self.model.options = NoiseChoice(), Options()
-
-    def take_over(self, other: RunOptions) -> None:
-        """Set every control as another panel has it."""
-        self.model.noise, self.model.options = other.model.noise, other.model.options
 
 
 def _show(box: QtWidgets.QComboBox, value: Any) -> None:

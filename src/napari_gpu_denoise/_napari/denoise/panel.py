@@ -19,10 +19,10 @@ from napari_gpu_denoise._napari.denoise.options import PlacesInput, RunOptions
 from napari_gpu_denoise._napari.denoise.results import ResultOptions
 from napari_gpu_denoise._napari.guide import with_guide
 from napari_gpu_denoise._napari.inputs import REGIONS
-from napari_gpu_denoise._napari.layers.provenance import identity
+from napari_gpu_denoise._napari.layers.provenance import first_origin, identity, record_of
 from napari_gpu_denoise._napari.layers.source import voxel_of
 from napari_gpu_denoise._napari.loading import Loading
-from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, known_of
+from napari_gpu_denoise._napari.model import AUTO, MEASURED, NoiseChoice, PanelModel, known_of
 from napari_gpu_denoise._napari.noise.rows import as_html, titled
 from napari_gpu_denoise._napari.panel import ImagePanel
 from napari_gpu_denoise._napari.preview.live import LivePreview, PreviewBox
@@ -70,7 +70,8 @@ class FilterPanel(ImagePanel):
         self.summary = parts.Caption(rich=True)
         self.preview = PreviewBox()
         self.places = PlacesInput(self.options)
-        self.results, self.progress = ResultOptions(viewer), parts.progress_bar()
+        self.results = ResultOptions(viewer, self.repeat, self.show_batch, self._copy_repetition)
+        self.progress = parts.progress_bar()
         run_tip = "Denoise the layers; the results are new layers."
         self.run_button = parts.button("Denoise", run_tip, lambda: self.run())
         self.cancel_button = parts.button("Cancel", "Stop; add no layer.", lambda: self.cancel())
@@ -97,7 +98,7 @@ class FilterPanel(ImagePanel):
         self._settled = parts.settling_timer(self, _SETTLED, self.draw)
         self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
-        self._unproven = ""  # name of the model of noise that was not proven
+        self._unproven: tuple[Request, str] | None = None  # and the model of noise not proven
         self._count = 0  # of the runs that were started together
         self._ended: list[str] = []  # names of their results, empty for those that failed
         self._seconds = 0.0
@@ -135,7 +136,7 @@ class FilterPanel(ImagePanel):
                 *((box,) for box in self.places.boxes.values()),
                 (self.results,),
                 (self.run_button, self.cancel_button),
-                (self.copy_button,),
+                (self.copy_button, self.results.repeat_button),
             ),
         )
 
@@ -223,7 +224,7 @@ class FilterPanel(ImagePanel):
         self._said = None
         self.draw()
         with suppress(DenoiseError):
-            device = choose(self.options.device.device())
+            device = choose(self.model.device)
             Loading(partial(warm_up, self.form.settings(), device), lambda _: None, self)
 
     # --- what follows from it ---------------------------------------------------------------------
@@ -243,13 +244,11 @@ class FilterPanel(ImagePanel):
         """Return the run of the layer that is chosen; of several, the first."""
         return self.ready().requests[0]
 
-    def requests(self) -> list[Request]:
-        """Return a run for each of the layers chosen."""
-        return list(self.ready().requests)
-
     def draw(self, _: object = None) -> None:
         """Show what follows from the settings, in place of what was said of others."""
-        resolved, layer, axes = self.resolved(), self.layer.layer(), self.known_axes()
+        resolved, layer, axes = self.resolved(), self.layer.layer(), ""
+        with suppress(DenoiseError):  # raised where there is no layer, too
+            axes = self.axes.axes()
         self._advise(resolved)
         settings = self.model.settings
         if isinstance(resolved, Resolved):
@@ -257,6 +256,7 @@ class FilterPanel(ImagePanel):
         if not isinstance(settings, DenoiseError | None):
             self.options.noise.set_unused(settings.sigma_unused)
         self.places.offer(layer, axes, self._viewer.dims)
+        self.results.refresh()
         if "voxel" in self.form.controls:
             voxel = voxel_of(layer, axes) if layer is not None and axes else ""
             text = f"{voxel} (of the layer)" if voxel else ""
@@ -285,7 +285,7 @@ class FilterPanel(ImagePanel):
         words = ""
         if self.options.device.box.count() > 1:  # the devices are known
             with suppress(DenoiseError):
-                words = resolved.expected(choose_devices(self.options.device.device()))
+                words = resolved.expected(choose_devices(self.model.device))
         self.say(words)
 
     # --- recommendations --------------------------------------------------------------------------
@@ -297,16 +297,11 @@ class FilterPanel(ImagePanel):
 
     def advised(self) -> tuple[Advice, ...]:
         """Return what is recommended for each layer; nothing before it is known of all."""
+        model, dims = self.model, self._viewer.dims
         try:
-            looks = self._looks()
+            return tuple(resolve.advice_on(model, each, dims) for each in model.layers)
         except DenoiseError:
             return ()
-        found = tuple(each.memory.advice for each in looks)
-        return found if all(isinstance(each, Advice) for each in found) else ()
-
-    def _looks(self) -> list[Any]:
-        model, dims = self.model, self._viewer.dims
-        return [resolve.measurement(model, each, dims) for each in model.layers]
 
     def _advise(self, resolved: Resolved | Problem) -> None:
         """Show what is recommended, where that is chosen, or begin to find out."""
@@ -325,8 +320,10 @@ class FilterPanel(ImagePanel):
         """Look at the layers of which nothing is known, one after another."""
         if self.filter.kind is not Recommended or self._closed:
             return
+        model, dims = self.model, self._viewer.dims
         with suppress(DenoiseError):
-            looks = [each for each in self._looks() if each.memory.advice is None]
+            looks = [resolve.measurement(model, each, dims) for each in model.layers]
+            looks = [each for each in looks if each.memory.advice is None]
             now = self._looking.request
             if now is None or now.memory not in [each.memory for each in looks]:
                 self._looking.drop()
@@ -357,7 +354,7 @@ class FilterPanel(ImagePanel):
         if self._busy:
             return
         try:
-            requests = self.requests()
+            requests = self.ready().requests
         except NotLookedAt:
             self._run_when_looked = True
             self.show_running(True)
@@ -367,6 +364,18 @@ class FilterPanel(ImagePanel):
             self.show_running(False)
             self.show_error(error)
             return
+        self._start(requests)
+
+    def repeat(self, result: Any, layers: Sequence[Any]) -> None:
+        """Run on layers what made a result; errors are shown in the panel."""
+        if not self._busy:
+            try:
+                dims = self._viewer.dims
+                self._start([resolve.repetition(result, each, dims) for each in layers])
+            except DenoiseError as error:
+                self.show_error(error)
+
+    def _start(self, requests: Sequence[Request]) -> None:
         self.show_running(True)
         self._count, self._ended, self._seconds = len(requests), [], 0.0
         named = [(each, f"{each.run.filter.title} of {each.source.name}") for each in requests]
@@ -400,8 +409,7 @@ class FilterPanel(ImagePanel):
     def _on_step(self, step: Step) -> None:
         self.progress.setRange(0, step.total)
         self.progress.setValue(step.done)
-        number = self._count - self.runs.waiting
-        place = f"{number} of {self._count}: " if self._count > 1 else ""
+        place = f"{len(self._ended) + 1} of {self._count}: " if self._count > 1 else ""
         self.say(place + self._left.words(step))
 
     def _on_outcome(self, outcome: Outcome) -> None:
@@ -419,7 +427,7 @@ class FilterPanel(ImagePanel):
             return
         notes = [each for each in outcome.value.result.record.notes if isinstance(each, Note)]
         unproven = [each.values["model"] for each in notes if each.code == "unproven"]
-        self._unproven = next(iter(unproven), "")
+        self._unproven = (outcome.request, unproven[0]) if unproven else None
         self.proof_button.setVisible(bool(unproven))
         self.assess.note_results()
         self.draw()
@@ -441,8 +449,13 @@ class FilterPanel(ImagePanel):
 
     def _take_for_noise(self) -> None:
         """Denoise again with the model of noise that was not proven."""
-        self.model.noise = NoiseChoice(self._unproven)
-        self.run()
+        if self._unproven is not None:
+            request, model = self._unproven
+            if request.key in [each.key for each in getattr(self.resolved(), "requests", ())]:
+                self.model.noise = NoiseChoice(model)
+                self.run()
+            else:  # what was repeated
+                self._start([request.with_noise(model)])
 
     def _on_removed(self, event: Any) -> None:
         """Stop where the layer that is filtered is removed."""
@@ -476,13 +489,19 @@ class FilterPanel(ImagePanel):
         panel = docks.open_panel(self._viewer, "Estimated noise")
         panel.choose(*self.layer.layers()[:1])
 
-    def show_batch(self) -> None:
-        """Open the panel for many files, set as this one is."""
-        panel = docks.open_panel(self._viewer, "Batch")
+    def show_batch(self, result: Any = None) -> None:
+        """Open the panel for many files, set as this one is, or as the run of a result was."""
         try:
-            panel.form.take_over(self.filter.settings(), self.options)
+            model = self.model if result is None else PanelModel.of_record(record_of(result))
+            settings = self.filter.settings() if result is None else model.settings
+            docks.open_panel(self._viewer, "Batch").form.take_over(settings, model)
         except DenoiseError as error:
             self.show_error(error)
+
+    def _copy_repetition(self, result: Any) -> None:
+        """Copy the Python that makes a result again of the image that it was made from."""
+        origin, dims = first_origin(result, self._viewer.layers), self._viewer.dims
+        self.copy(lambda: snippets.python_call(resolve.repetition(result, origin, dims)))
 
     def take_noise(self, layer: Any, axes: str, estimate: NoiseEstimate, origin: str) -> None:
         """Choose a layer and an estimate of its noise, measured in `origin`, in words."""
@@ -499,4 +518,6 @@ def advice_as_html(names: Sequence[str], advice: Sequence[Advice]) -> str:
     else:
         both = zip(names, advice, strict=True)
         advice = [replace(each, image=f"{name}: {each.image}") for name, each in both]
-    return "".join(as_html(titled(each.lines())) for each in advice)
+    # The status line says how long it takes, by the devices that are chosen.
+    lines = ([row for row in each.lines() if row[0] != "takes"] for each in advice)
+    return "".join(as_html(titled(each)) for each in lines)

@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import finalize
 
 import numpy as np
 
@@ -43,7 +42,7 @@ def read(path: str) -> list[LayerData]:
     from napari_gpu_denoise._napari.wording import in_panel
 
     try:
-        with contextlib.ExitStack() as opened:
+        with _File() as opened:
             picture = opened.enter_context(formats.open_stack(path))
             if picture.data.nbytes <= LARGEST_LOADED:
                 picture = picture.loaded()
@@ -57,11 +56,10 @@ def read(path: str) -> list[LayerData]:
     return list(_layers(picture, levels))
 
 
-class _File:
+class _File(contextlib.ExitStack):
     """An open file, which is closed when no pixels refer to it any more."""
 
-    def __init__(self, opened: contextlib.ExitStack):
-        finalize(self, opened.close)
+    __del__ = contextlib.ExitStack.close
 
 
 class _Held:
@@ -75,11 +73,11 @@ class _Held:
         return self._pixels[index]
 
 
-def _lazily(picture: ImageFile, opened: contextlib.ExitStack) -> list[Any]:
+def _lazily(picture: ImageFile, file: _File) -> list[Any]:
     """Return the pixels of a file, and those of its pyramid, as dask arrays in its chunks."""
     import dask.array as da
 
-    file, found = _File(opened), []
+    found = []
     for data in (picture.data, *picture.metadata.get("levels", ())):
         chunks: Any = getattr(data, "chunks", None)
         if chunks is None:

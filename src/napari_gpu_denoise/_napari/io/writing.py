@@ -123,7 +123,9 @@ def write_images(path: str, layers: list[LayerData]) -> list[str]:
 def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     notes: list[str] = []
     # *Save All Layers* hands over what panels only show.
-    lasting = [each for each in layers if not _is_temporary(each[1])]
+    records = [provenance.record_in(each.get("metadata", {})) for _, each, _ in layers]
+    shown = zip(layers, records, strict=True)
+    lasting = [each for each, record in shown if provenance.TEMPORARY not in record]
     if not lasting:
         raise LayerError(
             "A preview or comparison is not saved: run the filter, and save its result."
@@ -153,11 +155,6 @@ def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
     waits = f"Saving {os.path.basename(path)} …"
     notes += run_with_wait_dialog(write, waits) if size >= _LARGE else write()
     return path, notes
-
-
-def _is_temporary(attributes: dict[str, Any]) -> bool:
-    record = attributes.get("metadata", {}).get(provenance.METADATA_KEY)
-    return isinstance(record, dict) and provenance.TEMPORARY in record
 
 
 def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:
@@ -296,15 +293,11 @@ def _difference(one: Pixels, other: Pixels) -> str:
 
 def _channel(one: Pixels) -> image_file.Channel:
     """Return name and colour of the channel that a layer is."""
-    name = one.name if one.origin is None or not one.origin.name else one.origin.name
-    return image_file.Channel(name, "" if one.rgb else _colour(one))
-
-
-def _colour(one: Pixels) -> str:
-    if one.origin is not None and one.origin.colour:
-        return one.origin.colour
-    brightest = ensure_colormap(one.attributes.get("colormap", "gray")).colors[-1, :3]
-    return "#" + bytes(np.rint(255 * np.clip(brightest, 0, 1)).astype(np.uint8)).hex()
+    name, colour = ("", "") if one.origin is None else (one.origin.name, one.origin.colour)
+    if not colour and not one.rgb:
+        brightest = ensure_colormap(one.attributes.get("colormap", "gray")).colors[-1, :3]
+        colour = "#" + bytes(np.rint(255 * np.clip(brightest, 0, 1)).astype(np.uint8)).hex()
+    return image_file.Channel(name or one.name, "" if one.rgb else colour)
 
 
 def _is_upright(attributes: dict[str, Any]) -> bool:

@@ -22,6 +22,7 @@ FILE_KEY = "napari-gpu-denoise file"  # in the metadata of a layer
 HISTORY = "history"  # in a record: those of the source, a result itself
 SOURCE, SOURCE_ID = "source", "source_id"  # name and identity of the layer it was made from
 TEMPORARY = "temporary"  # what a panel shows the layer for
+ASKED = "asked"  # options of the run, which cannot be told from what it did
 
 
 @dataclass(frozen=True)
@@ -118,10 +119,15 @@ def temporary_metadata(kind: str, source: Layer) -> dict[str, Any]:
     return {METADATA_KEY: known}
 
 
+def record_in(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record in the metadata of a layer; empty for one that is no result."""
+    found = metadata.get(METADATA_KEY)
+    return found if isinstance(found, dict) else {}
+
+
 def record_of(layer: Layer) -> dict[str, Any]:
     """Return the record of how a layer was made; empty for one that is no result."""
-    found = layer.metadata.get(METADATA_KEY)
-    return found if isinstance(found, dict) else {}
+    return record_in(layer.metadata)
 
 
 def records_of(layer: Layer) -> list[dict[str, Any]]:
@@ -205,7 +211,8 @@ def origin_of(layer: Layer, layers: Iterable[Layer]) -> Layer | None:
     In a later session, where identities are new, it is known by its name, or that of its file.
     """
     record = record_of(layer)
-    return _named_in(record, layer, list(layers), _runs(layer) - 1) if record else None
+    runs = len(records_of(layer)) - 1
+    return _named_in(record, layer, list(layers), runs) if record else None
 
 
 def first_origin(layer: Layer, layers: Iterable[Layer]) -> Layer:
@@ -223,7 +230,8 @@ def _named_in(record: dict, result: Layer, layers: list[Layer], runs: int) -> La
     found = [each for each in others if identity(each) == record.get(SOURCE_ID)]
     found += [each for each in others if each.name == name]
     wanted = name, place_in_file(result)
-    found += [e for e in others if (file_name(e), place_in_file(e)) == wanted and _runs(e) == runs]
+    alike = [each for each in others if len(records_of(each)) == runs]
+    found += [each for each in alike if (file_name(each), place_in_file(each)) == wanted]
     return next(iter(found), None)
 
 
@@ -237,11 +245,6 @@ def file_name(layer: Layer) -> str:
     """Return the name of the file of a layer, or of that it was made from; empty for none."""
     found = file_origin(layer.metadata)
     return Path(layer.source.path or "" if found is None else found.path).name
-
-
-def _runs(layer: Layer) -> int:
-    """Return how many runs have made a layer, one after another."""
-    return len(records_of(layer))
 
 
 def made_from(source: Layer | str, layers: Iterable[Layer]) -> list[Layer]:

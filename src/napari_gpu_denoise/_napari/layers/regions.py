@@ -31,16 +31,14 @@ class Part:
     code: str
 
 
-def part_of(axes: str, shape: tuple[int, ...], **places: int | tuple[int, int]) -> Part:
-    """Return the part of an array at some places of its axes.
-
-    Places are named by letter, or by number as ``axis_0=3``: an index, or start and stop of a span.
-    """
+def part_of(axes: str, shape: tuple[int, ...], places: dict[int, Any] | None = None) -> Part:
+    """Return the part of an array at places of its axes, by number: an index, or start and stop."""
+    places = places or {}
     index: list[int | slice] = []
     spans: dict[str, slice] = {}
     left, words = "", []
     for i, (letter, length) in enumerate(zip(axes, shape, strict=True)):
-        place = places.get(f"axis_{i}", places.get(letter))
+        place = places.get(i)
         if isinstance(place, int):
             index.append(place)
             words.append(f"{AXIS_WORDS.get(letter, 'plane')} {place}")
@@ -75,24 +73,16 @@ def in_view(layer: Image, axes: str, dims: Dims) -> Part:
 
     Raises `LayerError` if the viewer shows no plane of Y and X of it.
     """
-    first = dims.ndim - layer.ndim
-    shown = "".join(sorted(axes[i - first] for i in dims.displayed if i >= first))
-    if shown != "XY":
+    region, places = region_shown(layer, dims, math.inf), {}
+    if {axes[i] for i in region.plane} != set("YX"):
         raise LayerError(
-            f"The viewer does not show a YX plane of {layer.name!r}: switch to 2D, with the axes "
-            "in their original order."
+            f"The viewer does not show a YX plane of {layer.name!r}: bring the axes into their "
+            "original order."
         )
-    places = _indices(layer, axes, layer.world_to_data(dims.point))
-    corners = np.asarray(layer.corner_pixels, float)
-    if layer.multiscale:
-        corners = corners * np.asarray(layer.downsample_factors)[layer.data_level]
-    return _between(layer, axes, corners, places)
-
-
-def _indices(layer: Image, axes: str, point: Any) -> dict[str, int]:
-    """Return the index of a point along every axis except Y, X and channels."""
-    others = [i for i in range(layer.ndim) if axes[i] not in "YX" and i != channel_axis(axes)]
-    return {f"axis_{i}": _index_at(layer, i, point) for i in others}
+    for i, (start, stop) in enumerate(region.spans):
+        if i != channel_axis(axes):
+            places[i] = (start, stop) if i in region.plane else start
+    return part_of(axes, finest(layer).shape, places)
 
 
 def _index_at(layer: Image, axis: int, point: Any) -> int:
@@ -102,27 +92,6 @@ def _index_at(layer: Image, axis: int, point: Any) -> int:
             f"{layer.name!r} has no data at the current slider positions: move the sliders."
         )
     return index
-
-
-def _between(
-    layer: Image,
-    axes: str,
-    corners: np.ndarray,
-    places: dict[str, int],
-) -> Part:
-    """Return the part whose pixel centres lie between corners, at `places` of other axes."""
-    shape, spans = finest(layer).shape, {}
-    for letter in "YX":
-        i = axes.index(letter)
-        # Shapes are kept in single precision: centres are hit but for rounding.
-        low, high = np.round([min(corners[:, i]), max(corners[:, i])], 3)
-        start, stop = max(math.ceil(low), 0), min(math.floor(high) + 1, shape[i])
-        if stop <= start:
-            raise LayerError(
-                f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
-            )
-        spans[letter] = start, stop
-    return part_of(axes, shape, **places, **spans)
 
 
 def in_rectangle(
@@ -144,25 +113,25 @@ def in_rectangle(
     corners = np.array(
         [_to_data(layer, dims, shapes.data_to_world(vertex)) for vertex in shapes.data[chosen]]
     )
+    shape, places = finest(layer).shape, {}
     for letter in "YX":
-        if not np.ptp(corners[:, axes.index(letter)]):
+        i = axes.index(letter)
+        # Shapes are kept in single precision: centres are hit but for rounding.
+        low, high = np.round([min(corners[:, i]), max(corners[:, i])], 3)
+        if low == high:
             raise LayerError(
                 f"The shape has no extent along {letter} of {layer.name!r}: draw a rectangle where "
                 "the viewer shows a YX plane."
             )
-    # A warning that more is used than was drawn.
-    around = "" if _is_upright(corners, axes) else "the rectangle around the shape: "
-    places = _indices(layer, axes, corners.mean(axis=0)) if one_plane else {}
-    part = _between(layer, axes, corners, places)
-    return replace(part, place=f"{around}{part.place}") if part.place else part
-
-
-def _is_upright(corners: np.ndarray, axes: str) -> bool:
-    """Return whether corners form an upright rectangle, to a tenth of a pixel."""
-    if len(corners) != 4:
-        return False
-    ends = [np.abs(corners[:, [i]] - corners[:, i]) for i in map(axes.index, "YX")]
-    return all(np.all((each < 0.1) | (each > each.max() - 0.1)) for each in ends)
+        places[i] = max(math.ceil(low), 0), min(math.floor(high) + 1, shape[i])
+        if places[i][1] <= places[i][0]:
+            raise LayerError(
+                f"The region contains no pixels of {layer.name!r} along {letter}: choose another."
+            )
+    if one_plane:
+        others = set(range(layer.ndim)) - {*places, channel_axis(axes)}
+        places |= {i: _index_at(layer, i, corners.mean(axis=0)) for i in others}
+    return part_of(axes, shape, places)
 
 
 def _to_data(layer: Image, dims: Dims, world: Any) -> np.ndarray:
@@ -221,7 +190,7 @@ class Region:
         return f"the middle {size} of the view" if self.cut else size
 
 
-def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region:
+def region_shown(layer: Image, dims: Dims, most: float = MOST_PREVIEWED) -> Region:
     """Return the region of the finest level that the camera and the sliders show.
 
     Raises `LayerError` if that is no plane of the layer.
@@ -229,7 +198,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region
     first = dims.ndim - layer.ndim
     plane = tuple(axis - first for axis in dims.displayed if axis >= first)
     if dims.ndisplay != 2 or len(plane) != 2:
-        raise LayerError("The preview works in 2D: switch the viewer to 2D.")
+        raise LayerError(f"No plane of {layer.name!r} is shown: switch the viewer to 2D.")
     shape, point = finest(layer).shape, layer.world_to_data(dims.point)
     spans = []
     for axis in range(layer.ndim):
@@ -248,7 +217,7 @@ def region_shown(layer: Image, dims: Dims, most: int = MOST_PREVIEWED) -> Region
     size = math.prod(stop - start for start, stop in (spans[axis] for axis in plane))
     if size <= most:
         return Region(tuple(spans), plane)
-    lengths = _within([spans[axis][1] - spans[axis][0] for axis in plane], most)
+    lengths = _within([spans[axis][1] - spans[axis][0] for axis in plane], int(most))
     for axis, length in zip(plane, lengths, strict=True):
         start, stop = spans[axis]
         start += (stop - start - length) // 2

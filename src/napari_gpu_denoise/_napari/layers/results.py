@@ -24,17 +24,24 @@ def shines_through(layer: Layer) -> bool:
 
 
 def add_layer(
-    viewer: Viewer, source: Source, data: Any, record: dict[str, Any], keep: bool = True
+    viewer: Viewer, source: Source, data: Any, runs: list[dict[str, Any]], keep: bool = True
 ) -> Image:
     """Add a result above its source, with its record under `METADATA_KEY`; return its layer.
 
-    `data` have the axes of the source. Where the source is itself a result, the records of how it
-    was made are kept, oldest first. Unless `keep`, a layer that the same filter made from the same
-    source, and that still has the name it was given, gets the new data instead.
+    `data` have the axes of the source; `runs` are the records of what made them of it. Where the
+    source is itself a result, the records of how it was made are kept, oldest first. Unless `keep`,
+    a layer that the same filter made from the same source, and that still has the name it was
+    given, gets the new data instead.
     """
-    record = {**record, provenance.SOURCE: source.name, provenance.SOURCE_ID: source.identity}
-    if earlier := source.attributes["metadata"].get(provenance.METADATA_KEY):
-        record[provenance.HISTORY] = provenance.runs_in(earlier)
+    history = provenance.runs_in(provenance.record_in(source.attributes["metadata"]))
+    name = source.name
+    for each in runs:
+        named = {provenance.SOURCE: name, provenance.SOURCE_ID: source.identity}
+        history.append({**each, **named})
+        name = provenance.name_of(history[-1])
+    record = history.pop()
+    if history:
+        record[provenance.HISTORY] = history
     attributes = dict(source.attributes)
     if provenance.map_of(record):
         # Its numbers are no grey levels or colours.
@@ -42,7 +49,7 @@ def add_layer(
         attributes = {name: attributes[name] for name in PLACE if name in attributes}
         attributes["rgb"] = False
     attributes["metadata"] = {**source.attributes["metadata"], provenance.METADATA_KEY: record}
-    attributes["name"] = provenance.name_of(record)
+    attributes["name"] = name
     found = None if keep else _earlier(viewer, record, data.ndim - bool(attributes.get("rgb")))
     if found is not None:
         # How it looks is the user's.
@@ -57,13 +64,9 @@ def add_layer(
 
 def _shown(viewer: Viewer, source: Source) -> bool:
     """Return whether a result is shown at first: as its source, or where that hides behind one."""
-    layer = _layer_of(viewer, source)
-    return layer is None or layer.visible or bool(provenance.made_from(layer, viewer.layers))
-
-
-def _layer_of(viewer: Viewer, source: Source) -> Layer | None:
     found = (e for e in viewer.layers if provenance.identity(e) == source.identity)
-    return next(found, None)
+    made = provenance.made_from(source.identity, viewer.layers)
+    return bool(made) or all(layer.visible for layer in found)
 
 
 def place_above(source: str, viewer: Viewer) -> int:
@@ -89,7 +92,8 @@ def _earlier(viewer: Viewer, record: dict[str, Any], axes: int) -> Image | None:
 
 def _run_of(record: dict[str, Any]) -> list[Any]:
     """Return what is the same in the records of a run that is made anew."""
-    return [provenance.map_of(record), *map(record.get, _SAME)]
+    runs = len(provenance.runs_in(record))
+    return [provenance.map_of(record), runs, *map(record.get, _SAME)]
 
 
 def at_places(source: Source, places: dict[int, int]) -> Source:

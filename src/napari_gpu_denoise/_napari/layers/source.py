@@ -78,10 +78,6 @@ class Source:
             return LazyArray(self.data, progress, (*whole, slice(3 if self.alpha else None)), time)
         return self.data[..., :3] if self.alpha else self.data
 
-    def axes_of_file(self, axes: str) -> str:
-        """Return the axes of the file, where those of the layer are these."""
-        return axes if self.split is None else f"{axes[: self.split]}C{axes[self.split :]}"
-
 
 def reason_unusable(layer: Layer) -> str | None:
     """Return why a layer cannot be used, in one sentence; None if it can."""
@@ -128,11 +124,6 @@ def shapes_on(layer: Image, name: str, width: float, **looks: Any) -> Shapes:
     return Shapes(ndim=layer.ndim, name=name, **looks, **place_of(layer))
 
 
-def has_alpha(layer: Image) -> bool:
-    """Return whether an image layer is RGBA; alpha has no noise."""
-    return layer.rgb and finest(layer).shape[-1] == 4
-
-
 def file_of(layer: Layer) -> str | None:
     """Return the path of the file a layer was read from, if there is one."""
     if layer.source.path:
@@ -173,7 +164,8 @@ def capture(layer: Layer | None) -> Source:
         )
     path, origin = file_of(layer), file_origin(layer.metadata)
     split = origin.split if path is not None and origin is not None else None
-    known = has_alpha(layer), layer.multiscale, path, boolean, split, str(layer.unique_id)
+    alpha = layer.rgb and data.shape[-1] == 4
+    known = alpha, layer.multiscale, path, boolean, split, str(layer.unique_id)
     return Source(layer.name, data, kept, *known)
 
 

@@ -42,31 +42,37 @@ class NoiseResult(QWidget):
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
-        parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *self.plots()), spacing=8)
-
-    def plots(self) -> tuple[Plot, ...]:
-        """Return the plots, from top to bottom."""
-        return self.curve, self.frames, self.slices, self.correlation
+        # One after another: pyqtgraph takes long to make each.
+        self._to_draw: list[tuple[Any, ...]] = []  # plots, and what they show
+        self._drawing = parts.settling_timer(self, 0, self._draw_next)
+        drawn = self.curve, self.frames, self.slices, self.correlation
+        parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *drawn), spacing=8)
 
     def clear(self) -> None:
         """Show no estimate."""
-        for widget in (self.verdict, self.rows):
-            widget.clear()
-            widget.hide()
-        for plot in self.plots():
-            plot.show_series(())
+        self._to_draw = []
+        self.verdict.clear()
+        self.hide()
 
     def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
         """Show an estimate and its verdict; `planes` names those that were read."""
         self.verdict.setText(f"<b>{html.escape(verdict(estimate))}</b>")
         self.rows.setText(rows.as_html(rows.noise_rows(estimate, planes)))
-        self.verdict.show()
-        self.rows.show()
-        self.curve.show_series(plots.curve_series(estimate))
-        self.frames.show_series(plots.along_series(estimate.frames))
-        self.slices.show_series(plots.along_series(estimate.slices))
+        self.show()
         distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
-        self.correlation.show_series(plots.autocorrelation_series(estimate), distance)
+        self._to_draw = [
+            (self.curve, plots.curve_series(estimate)),
+            (self.frames, plots.along_series(estimate.frames)),
+            (self.slices, plots.along_series(estimate.slices)),
+            (self.correlation, plots.autocorrelation_series(estimate), distance),
+        ]
+        self._drawing.start()
+
+    def _draw_next(self) -> None:
+        if self._to_draw:
+            plot, *shown = self._to_draw.pop(0)
+            plot.show_series(*shown)
+            self._drawing.start()
 
 
 class NoisePanel(ImagePanel):

@@ -67,20 +67,14 @@ class Plot(QWidget):
         super().__init__()
         self.title, self.x_label, self.y_label = title, x_label, y_label
         self.series: list[Series] = []
-        self._made: list[Any] = []  # the canvas
         self._layout = QVBoxLayout(self)
         stack(self._layout, (), spacing=0)
         (self.setMinimumHeight if fills else self.setFixedHeight)(_HEIGHT)
         self.setMinimumWidth(260)
+        self.hide()
 
-    @property
+    @cached_property
     def _canvas(self) -> Any:
-        if not self._made:
-            self._made.append(self._new_canvas())
-            self._colour()
-        return self._made[0]
-
-    def _new_canvas(self) -> Any:
         canvas = load_library().PlotWidget(enableMenu=False)
         # It is a picture: the wheel scrolls the panel, and nothing opens, zooms or takes focus.
         canvas.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
@@ -113,7 +107,7 @@ class Plot(QWidget):
         """Replace what is drawn; an empty plot is hidden."""
         self.series = [each for each in series if each.points().size]
         self.x_label = x_label or self.x_label
-        if self._made or self.series:
+        if "_canvas" in vars(self) or self.series:
             self.area.clear()
             self.legend.clear()
         for each in self.series:
@@ -149,7 +143,7 @@ class Plot(QWidget):
             self.legend.addItem(item, series.name)
 
     def _colour(self) -> None:
-        if not self._made:
+        if "_canvas" not in vars(self):
             return
         ink = self.palette().color(QPalette.ColorRole.WindowText)
         self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))
@@ -179,16 +173,15 @@ def curve_series(estimate: NoiseEstimate) -> list[Series]:
     for k, (curve, model) in enumerate(zip(estimate.curves, estimate.models, strict=True)):
         if curve is None or k >= _MOST_CHANNELS:
             continue
-        counted = zip(curve.mean, curve.variance, curve.used, curve.count, strict=True)
-        rows = [(x, y, kept) for x, y, kept, count in counted if count > 0]
-        if not rows:
+        rows = np.array([curve.mean, curve.variance, curve.used])[:, np.array(curve.count) > 0]
+        if not rows.size:
             continue
         names = (f"{k}", "", "") if several else ("used", "left out", "model")
-        means = [x for x, _, _ in rows]
-        grid = np.linspace(min(means), max(means), 64) if len(means) > 1 else np.array(means)
+        (means, variances), used = rows[:2], rows[2] > 0
+        grid = np.linspace(means.min(), means.max(), 64) if len(means) > 1 else means
         found += [
-            Series(*_columns(rows, True), names[0], "points", k),
-            Series(*_columns(rows, False), names[1], "rings", k),
+            Series(means[used].tolist(), variances[used].tolist(), names[0], "points", k),
+            Series(means[~used].tolist(), variances[~used].tolist(), names[1], "rings", k),
             Series(grid.tolist(), model.variance(grid).tolist(), names[2], "line", k),
         ]
     return found
@@ -222,7 +215,3 @@ def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
         found.append(Series(lags, along_x, names[0], "line", k))
         found.append(Series(lags, along_y, names[1], "dashes", k if several else 1))
     return found
-
-
-def _columns(rows: list[tuple], used: bool) -> tuple[list[float], list[float]]:
-    return [x for x, _, kept in rows if kept == used], [y for _, y, kept in rows if kept == used]

@@ -115,25 +115,16 @@ class PreviewRequest:
         inside = 0 <= round(place[down]) < self.region.shape[down]
         return self.strengths[number] if inside and 0 <= number < len(self.strengths) else None
 
-    @property
-    def measures(self) -> bool:
-        """Whether the noise has to be measured first."""
-        return self.run.measures_noise
-
     def quick(self) -> PreviewRequest:
         """Return the same with quicker settings."""
         run = replace(self.run, filter=quick_settings(self.run.filter, self.run.axes or ""))
         return replace(self, run=run, final=False, stoppable=False)
 
-    def same(self, other: PreviewRequest | None) -> bool:
-        """Return whether another request has the same result."""
-        return (
-            other is not None
-            and self.memory is other.memory
-            and (self.region, self.strengths) == (other.region, other.strengths)
-            and self.run.noise is other.run.noise
-            and replace(self.run, noise=None) == replace(other.run, noise=None)
-        )
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What the result depends on, to be compared with that of a request that is there."""
+        noise, run = id(self.run.noise), replace(self.run, noise=None)
+        return id(self.memory), self.region, self.strengths, noise, run
 
 
 def filter_regions(requests: Sequence[PreviewRequest], progress: Progress) -> list[np.ndarray]:

@@ -350,7 +350,7 @@ class LivePreview(QObject):
             self._due = ""
         elif self._filtering.busy:
             # What has been measured would be lost.
-            measuring = any(each.measures for each in running or ())
+            measuring = any(each.run.measures_noise for each in running or ())
             if running is not None and running[0].stoppable and not measuring:
                 self._filtering.drop()
         else:
@@ -365,7 +365,7 @@ class LivePreview(QObject):
         if _same(requests, self._last):
             self.shown.come_back()
         elif [each.memory for each in self._failed] != memories:
-            if any(each.measures for each in requests):
+            if any(each.run.measures_noise for each in requests):
                 self._box.say("Measuring the noise …")
             self._filtering.start(requests)
 
@@ -399,7 +399,7 @@ class LivePreview(QObject):
     def _show(self, outcome: Outcome) -> None:
         requests = outcome.request
         if outcome.error is not None:
-            self._failed = requests if any(each.measures for each in requests) else ()
+            self._failed = requests if any(each.run.measures_noise for each in requests) else ()
             self._give_up(outcome.error)
             return
         if not all(each in self._viewer.layers for each in self._layers):
@@ -430,6 +430,4 @@ _Requests = tuple[compute.PreviewRequest, ...]
 
 def _same(requests: _Requests, others: _Requests | None) -> bool:
     """Return whether other requests have the same results."""
-    if not others or len(requests) != len(others):
-        return False
-    return all(one.same(other) for one, other in zip(requests, others, strict=True))
+    return [each.key for each in requests] == [each.key for each in others or ()]
