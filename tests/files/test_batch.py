@@ -149,21 +149,6 @@ def test_input_is_never_replaced(folder, calls):
     assert calls[1:] == []  # refused before the work, not after it
 
 
-def test_results_that_are_removed_during_the_run_are_told(folder, calls):
-    """Their folder is made anew for the others, of which some may be lost with it."""
-
-    def remove(step):
-        if step.index == 1:
-            shutil.rmtree("out", ignore_errors=True)
-
-    report = run_batch("raw/*.tif", SETTINGS, output="out", progress=remove)
-    there = names(Path("out")) if Path("out").exists() else []
-    assert [file.output.name for file in report.done] == there
-    assert len(report.done) + len(report.failed) == 3
-    lost = report.failed[0]
-    assert lost.input.name == "a.tif" and "was written but no longer exists" in str(lost.error)
-
-
 def test_same_name_twice(folder, calls):
     """Such a batch did not begin, for two files in a hundred."""
     for number, place in enumerate(("day1", "more/day1", "more/day2")):

@@ -357,7 +357,7 @@ def denoise_files(
             notes = flow.cancelled()
             return BatchReport(tuple(files), len(files) < count, notes, tuple(state.spent))
     workers = "" if new is None else new.note
-    report = BatchReport(tuple(map(_still_there, files)), spent=tuple(state.spent), workers=workers)
+    report = BatchReport(tuple(files), spent=tuple(state.spent), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
@@ -758,13 +758,3 @@ def _exists_message(target: Path, resume: bool) -> str:
         "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
         code="exists",
     )
-
-
-def _still_there(file: FileReport) -> FileReport:
-    """Report a result that somebody removed during the run."""
-    if file.output is None or file.output.exists():
-        return file
-    lost = errors.OutputError(
-        f"{file.output} was written but no longer exists: repeat the run for this file."
-    )
-    return FileReport(file.input, error=lost)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import platform
 import secrets
 import shutil
 import zlib
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -160,21 +158,21 @@ class Kept:
     """Inputs that no output may replace: those near an output are found without a look at all."""
 
     def __init__(self, paths: Iterable[str | os.PathLike]) -> None:
-        self._named: dict[Any, list[str | os.PathLike]] = defaultdict(list)
-        self._around: dict[Path, list[str | os.PathLike]] = defaultdict(list)
+        self._named: dict[Any, list[str | os.PathLike]] = {}
+        self._around: dict[Path, list[str | os.PathLike]] = {}
         for path in dict.fromkeys(paths):
             real = Path(os.path.realpath(path))
             for name in (real, *_inode(real)):
-                self._named[name].append(path)
+                self._named.setdefault(name, []).append(path)
             for folder in real.parents:
-                self._around[folder].append(path)
+                self._around.setdefault(folder, []).append(path)
 
     def near(self, path: str | os.PathLike) -> list[str | os.PathLike]:
         """Return inputs that a path is, by whatever name or link, or that it is in or around."""
         real = Path(os.path.realpath(path))
-        names = [real, *real.parents, *_inode(real)]
-        found = [self._named.get(name, ()) for name in names]
-        return [*itertools.chain(*found, self._around.get(real, ()))]
+        names = real, *real.parents, *_inode(real)
+        found = *map(self._named.get, names), self._around.get(real)
+        return [path for paths in found for path in paths or ()]
 
 
 def _inode(path: Path) -> Iterator[tuple[int, int]]:
