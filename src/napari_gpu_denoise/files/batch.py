@@ -35,6 +35,7 @@ from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
 from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
 
+_PACE = 5e8  # bytes a second of a large file that one process reads, filters fast, and writes
 _AT_ONCE = 6  # files that are read, filtered and written at the same time
 _PAUSE = 0.05  # seconds between two looks at whether the batch was cancelled
 _LONG = 60.0  # seconds that files take of which it is told what took most
@@ -363,10 +364,14 @@ def denoise_files(
 
 def _pays(batch: Batch, files: Sequence[FileReport], todo: Sequence[Path]) -> bool:
     """Return whether workers shorten what is left of a batch."""
-    nbytes = 0
-    with contextlib.suppress(Exception), batch.open_image(todo[0]) as picture:
-        nbytes = picture.data.nbytes
-    return batch.workers.pay(nbytes, len(files), len(todo))
+    from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
+
+    seconds, devices = 0.0, batch.devices
+    if not any(each.shares_cores for each in devices):  # whose cores the workers would take
+        with contextlib.suppress(Exception), batch.open_image(todo[0]) as picture:
+            seconds = seconds_on(batch.run.filter, picture.data.size, devices)
+            seconds += picture.data.nbytes / _PACE
+    return batch.workers.pay(seconds, len(files), len(todo))
 
 
 class _Small(NamedTuple):

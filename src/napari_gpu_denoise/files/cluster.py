@@ -412,43 +412,9 @@ def _quietly(method: Callable, **options: Any) -> None:
 
 
 # Workers are started where they can save more than so many seconds, since to start and to end them
-# takes about three; or at once for an image that takes a graphics card longer than that, alone.
-_WORTH = 10.0
-_LARGE = 1 << 32  # bytes
+# takes about three; or at once for one image that takes a graphics card so many.
+_WORTH, _LONG = 10.0, 10.0
 _THREADS = 2  # of each process: while a device filters a part, another one is read or written
-
-
-@contextlib.contextmanager
-def new_workers(count: int) -> Iterator[Any]:
-    """Yield a client of new workers on this machine; they end with the block.
-
-    Of a CPU, each has its share of the cores.
-    """
-    from distributed import Client, LocalCluster
-
-    share = str(max((os.cpu_count() or 1) // count, 1))
-    with contextlib.ExitStack() as held:
-        try:
-            cluster = LocalCluster(
-                n_workers=count,
-                threads_per_worker=_THREADS,
-                memory_limit=1 / (count + 1),  # of the machine, on which this process is another
-                host="127.0.0.1",
-                protocol="tcp://",
-                # Whoever can reach the dashboard sees names of files, and more.
-                dashboard_address="127.0.0.1:8787",
-                silence_logs=logging.CRITICAL,  # of each worker that ends
-                preload=[__name__],
-                env={name: share for name in THREADS_OF_POCL if name not in os.environ},
-            )
-            held.callback(_quietly, cluster.close)
-            client = Client(cluster, set_as_default=False)
-        except (OSError, RuntimeError) as error:
-            raise errors.ClusterError(
-                f"{count} workers could not be started ({error}): start fewer."
-            ) from error
-        held.callback(_quietly, client.close)
-        yield client
 
 
 class NewWorkers:
@@ -464,14 +430,14 @@ class NewWorkers:
         self.note = "No workers were started: the run was too short."
         self._first: tuple[float, int] | None = None
 
-    def pay(self, nbytes: int, done: int, left: int) -> bool:
+    def pay(self, seconds: float, done: int, left: int) -> bool:
         """Return whether they shorten what is left of a batch, of which files are done already.
 
-        `nbytes` has the next image. While cores are busy, workers save nothing.
+        The next image alone may take so many seconds. While cores are busy, workers save nothing.
         """
         import psutil  # which dask.distributed needs, too
 
-        if nbytes >= _LARGE:
+        if seconds > _LONG:
             return True
         idle = psutil.cpu_times().idle / (psutil.cpu_count() or 1)
         if self._first is None:  # until a file is done, kernels may be built
@@ -481,24 +447,48 @@ class NewWorkers:
         if done == since:
             return False
         saved = (idle - before) * left / (done - since)
-        told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
-        self.note = f"No workers were started: {told}."
+        if saved <= _WORTH:
+            told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
+            self.note = f"No workers were started: {told}."
         return saved > _WORTH
 
     @contextlib.contextmanager
     def started(self) -> Iterator[Any]:
-        """Start the workers, and yield their client."""
-        with new_workers(self._count) as client:
-            if client.dashboard_link:
-                self._said(client.dashboard_link)
-            self.note = f"{self._count} workers were started."
+        """Yield a client of the workers, which end with the block; of a CPU, each has its share."""
+        from distributed import Client, LocalCluster
+
+        count, cores = self._count, os.cpu_count() or 1
+        share = str(max(cores // count, 1))
+        with contextlib.ExitStack() as held:
+            try:
+                cluster = LocalCluster(
+                    n_workers=count,
+                    threads_per_worker=_THREADS,
+                    memory_limit=1 / (count + 1),  # of the machine: this process is another
+                    host="127.0.0.1",
+                    protocol="tcp://",
+                    # Whoever can reach the dashboard sees names of files, and more.
+                    dashboard_address="127.0.0.1:8787",
+                    silence_logs=logging.CRITICAL,  # of each worker that ends
+                    preload=[__name__],
+                    env={name: share for name in THREADS_OF_POCL if name not in os.environ},
+                )
+                held.callback(_quietly, cluster.close)
+                client = Client(cluster, set_as_default=False)
+            except (OSError, RuntimeError) as error:
+                raise errors.ClusterError(
+                    f"{count} workers could not be started ({error}): start fewer."
+                ) from error
+            held.callback(_quietly, client.close)
+            self._said(client.dashboard_link or "")
+            self.note = f"{count} workers were started."
             yield client
 
 
 def dask_setup(worker: Any) -> None:
     """Leave Ctrl-C to the command, which the terminal sends to all of its processes.
 
-    Called by each worker that `new_workers` starts, before any work.
+    Called by each worker that `NewWorkers` starts, before any work.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # It warns of each task that is given up when a run is stopped.
