@@ -45,7 +45,7 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
                 f"{shape[-2]} x {shape[-1]} pixels",
             )
         return UNNAMED * (ndim - 2) + "YX"
-    if not isinstance(axes, str):
+    if not isinstance(axes, str):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
         raise AxesError(
             f"axes={axes!r} is not text: give one string with a letter per axis, such as "
             f"{_example(ndim)!r}."
@@ -70,7 +70,7 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
 
 def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
     """Return one number, not below 0, or slice for each axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
+    parts: list[Any] = [*index] if isinstance(index, tuple) else [index]
     gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
     missing = len(shape) - len(parts) + len(gaps)
     if missing < 0 or len(gaps) > 1:

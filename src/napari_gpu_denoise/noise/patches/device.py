@@ -192,7 +192,7 @@ class DevicePatches:
         for start in range(0, len(planes), batch):
             part = planes[start : start + batch]
             for plane, copy in zip(part, host.reshape(batch, *shape), strict=False):
-                in_bands(lambda rows, out: np.copyto(out, rows), grid.sent(plane), copy)
+                in_bands(np.copyto, copy, grid.sent(plane))
             count = len(part) * grid.count
             items = math.ceil(count / per / group) * group
             numbers = {"size": size, "nx": nx, "columns": grid.columns, "across": grid.across}
