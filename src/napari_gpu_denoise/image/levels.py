@@ -362,7 +362,7 @@ def put_together(filtered: np.ndarray, where: Any, given: np.ndarray, rest: Any)
 # NaN and infinity: refused, or replaced by the nearest finite pixel.
 def check_policy(nonfinite: str) -> None:
     """Refuse an unknown choice of what to do with NaN and infinity."""
-    if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
+    if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
         raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
 
 

@@ -99,7 +99,7 @@ def in_bands(
     return [first, *(other.result() for other in others)]
 
 
-def in_threads(function: Callable[..., Any], parts: Iterable[Any]) -> list[Any]:
+def in_threads(function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
     """Call a function for each of some parts of a plane; return the results in order.
 
     The function must not call this one: it would wait for threads that wait for it.

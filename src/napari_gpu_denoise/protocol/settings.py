@@ -149,7 +149,7 @@ class Settings:
                     f"{cls.__name__} has no setting {name!r}: it has {', '.join(sorted(known))}."
                 )
         if settings is None:
-            if profile is not None and not (isinstance(profile, str) and profile in cls.presets):  # pyright: ignore[reportUnnecessaryIsInstance] callers err
+            if profile is not None and not (isinstance(profile, str) and profile in cls.presets):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
                 raise SettingsError(
                     f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
                 )

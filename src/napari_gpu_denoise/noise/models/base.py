@@ -313,7 +313,7 @@ class NoiseModel(ABC):
 
         SettingsError if it names another model, or its parameters do not fit.
         """
-        fields = dict(values) if isinstance(values, Mapping) else {"model": values}
+        fields = dict(values) if isinstance(values, Mapping) else {"model": values}  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
         name = fields.pop("model", None)
         known = cls.__subclasses__() if cls is NoiseModel else [cls]
         kind = next((each for each in known if each.name == name), None)

@@ -22,7 +22,7 @@ class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
-    sigma: ClassVar[Any]  # no field of its own: some models compute it from theirs
+    sigma: float = base.parameter("sigma", "grey levels", low=0)
 
     @property
     def sigma_after(self) -> float:
@@ -46,7 +46,7 @@ class Additive:
 
 
 @dataclass(frozen=True)
-class Gaussian(Additive, base.NoiseModel):
+class Gaussian(Additive, base.NoiseModel):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Additive white Gaussian noise of the same strength everywhere.
 
     Parameters
@@ -58,7 +58,6 @@ class Gaussian(Additive, base.NoiseModel):
         colour correction. `BM3D` and `VBM3D` in opponent colours take it into account.
     """
 
-    sigma: float = base.parameter("sigma", "grey levels", low=0)
     shared: float = base.shared_with_colours()
     name: ClassVar[str] = "gaussian"
     title: ClassVar[str] = "Gaussian"
@@ -119,7 +118,7 @@ class Gaussian(Additive, base.NoiseModel):
 
 
 @dataclass(frozen=True)
-class Correlated(Additive, base.NoiseModel):
+class Correlated(Additive, base.NoiseModel):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Additive Gaussian noise that is correlated between neighbouring pixels.
 
     Parameters

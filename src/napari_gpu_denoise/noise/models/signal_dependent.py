@@ -129,7 +129,7 @@ def _tables(levels: tuple[float, ...], sigmas: tuple[float, ...]) -> tuple[base.
 
     def integral(at: np.ndarray) -> np.ndarray:
         beyond = at - np.clip(at, *ends)
-        return np.interp(at, fine, inside) + beyond / np.where(beyond < 0, sigmas[0], sigmas[-1])
+        return np.interp(at, fine, inside) + beyond / np.where(beyond < 0, sigmas[0], sigmas[-1])  # pyright: ignore[reportUnknownVariableType]
 
     # Where no noise reaches into the table the expected value is the line beyond its end.
     means = np.linspace(ends[0] - base.REACH * sigmas[0], ends[1] + base.REACH * sigmas[-1], 1024)

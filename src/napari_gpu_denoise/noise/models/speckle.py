@@ -40,14 +40,14 @@ class Speckle(base.NoiseModel):
     description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
 
     @property
-    def needs_image(self) -> bool:
+    def needs_image(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return not self.least
 
     def for_image(self, image: Any) -> Speckle:
         return self if self.least else replace(self, least=_darkest(base.numbers(image)))
 
     @property
-    def sigma_after(self) -> float:
+    def sigma_after(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         from scipy.special import polygamma
 
         return math.sqrt(polygamma(1, self.looks))
