@@ -22,7 +22,7 @@ class Additive:
     """Mixin for models of additive noise of one `sigma`: there is nothing to stabilise."""
 
     additive: ClassVar[bool] = True
-    sigma: float = base.parameter("sigma", "grey levels", low=0)
+    sigma: ClassVar[Any]  # no field of its own: some models compute it from theirs
 
     @property
     def sigma_after(self) -> float:
@@ -35,7 +35,7 @@ class Additive:
     def scaled(self, factor: float) -> Self:
         return replace(self, sigma=factor * self.sigma)
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         return np.zeros_like(mean, np.float64) + self.sigma * self.sigma  # which may be infinite
 
     def forward(self, levels: np.ndarray) -> np.ndarray:
@@ -58,6 +58,7 @@ class Gaussian(Additive, base.NoiseModel):  # pyright: ignore[reportIncompatible
         colour correction. `BM3D` and `VBM3D` in opponent colours take it into account.
     """
 
+    sigma: float = base.parameter("sigma", "grey levels", low=0)  # pyright: ignore[reportIncompatibleVariableOverride]
     shared: float = base.shared_with_colours()
     name: ClassVar[str] = "gaussian"
     title: ClassVar[str] = "Gaussian"
@@ -141,7 +142,7 @@ class Correlated(Additive, base.NoiseModel):  # pyright: ignore[reportIncompatib
     white noise of a larger sigma, `white_sigma`.
     """
 
-    sigma: float = base.parameter("sigma", "grey levels", low=0, squared=True)
+    sigma: float = base.parameter("sigma", "grey levels", low=0, squared=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(axes=2, low=-1, high=1)
     shared: float = base.shared_with_colours()
     along_z: tuple[float, ...] = base.parameter(axes=1, low=-1, high=1, default=(1.0,))

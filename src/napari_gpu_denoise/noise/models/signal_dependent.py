@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class SignalDependent(base.NoiseModel):
     def scaled(self, factor: float) -> Self | None:
         return replace(self, sigmas=tuple(factor * each for each in self.sigmas))
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         return np.square(np.interp(np.asarray(mean, np.float64), self.levels, self.sigmas))
 
     def forward(self, levels: np.ndarray) -> np.ndarray:
