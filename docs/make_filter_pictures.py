@@ -23,12 +23,13 @@ sys.path.insert(0, str(HERE.parent / "sample_data"))
 import make_samples  # noqa: E402
 
 FOLDER = HERE / "images" / "filters"
-AXES = {"fluorescence": "TYX", "mri": "ZYX", "ultrasound": "TYX"}
+AXES = {"fluorescence": "TYX", "mri": "ZYX", "ultrasound": "TYX", "diffusion": "DZYX"}
 # The part of a sample that is shown, and how many times larger.
 PARTS = {
     "fluorescence": (np.s_[8, 32:160, 40:168], 2),
     "mri": (np.s_[12, 4:90, 4:90], 3),
     "ultrasound": (np.s_[12, 20:148, 24:152], 2),
+    "diffusion": (np.s_[-1, 10], 5),
 }
 # Of each filter: the sample, and sigma where it is not measured.
 SHOWN = {
@@ -39,6 +40,7 @@ SHOWN = {
     "vbm3d": ("fluorescence", None),
     "bm4d": ("mri", None),
     "isoline": ("ultrasound", 50),
+    "subspace": ("diffusion", None),
 }
 TOGETHER = "nl_means", "nl_means_pixelwise", "swnlm", "isoline", "bm3d", "vbm3d"
 GAP = 4  # white pixels between two images
@@ -91,7 +93,7 @@ def main() -> None:
     assert application
     FOLDER.mkdir(exist_ok=True)
     samples = {name: getattr(make_samples, name)() for name in AXES}
-    kinds = {kind.name: kind for kind in gd.FILTERS}
+    kinds = {kind.name: kind for kind in (*gd.FILTERS, gd.Subspace)}
     for name, (sample, sigma) in SHOWN.items():
         (truth, noisy), (part, zoom) = samples[sample], PARTS[sample]
         result = denoise(kinds[name], sample, noisy, sigma)

@@ -126,9 +126,7 @@ def _api_page(title: str, names: list[str]) -> str:
         if value in gd.FILTERS:
             # The fields are in the tables; what remains are hooks for plans and runs.
             parts += [_entry(name, "show_signature: false", "members: false"), *_settings(value)]
-        elif isinstance(value, ModuleType):
-            parts.append(_entry(name, "members: true"))
-        elif callable(value):
+        elif isinstance(value, ModuleType) or callable(value):
             parts.append(_entry(name))
         else:
             kinds = ", ".join(f"`{kind.__name__}`" for kind in value)

@@ -33,6 +33,7 @@ def test_every_public_name_is_on_an_api_page(site):
     anchors = {anchor.rpartition(".")[2] for anchor in re.findall(r'<h\d id="([^"]+)"', pages)}
     names = {name.lower() if name == "FILTERS" else name for name in gd.__all__}
     assert names - {"__version__"} <= anchors
+    assert not [anchor for anchor in anchors if anchor.startswith("_")]
 
 
 @pytest.mark.parametrize("kind", gd.FILTERS)

@@ -84,6 +84,17 @@ def test_the_wheel_holds_the_package_its_folders_and_nothing_else(wheel):
     assert f"{PACKAGE}/_napari/napari.yaml" in found
 
 
+def test_links_of_the_installed_pages_lead_to_pages_that_are_installed(wheel):
+    pages = {name: text_in(wheel, name) for name in wheel.namelist() if "/docs/" in name}
+    dead = [
+        (name, link)
+        for name, text in pages.items()
+        for link in re.findall(r"(?<!!)\[[^]]*\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        if os.path.normpath(os.path.join(os.path.dirname(name), link)) not in pages
+    ]
+    assert len(pages) > 10 and not dead
+
+
 def test_the_wheel_is_small(built):
     (file,) = built.glob("*.whl")
     assert file.stat().st_size < 3_000_000, "leave out, or compress better"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 import tomllib
@@ -25,6 +26,11 @@ def test_the_types_of_the_package_are_those_of_its_functions():
     assert not subprocess.run([sys.executable, script, "--check"]).returncode, (
         "run python scripts/write_stub.py"
     )
+
+
+def test_public_functions_leave_no_type_open():
+    stub = Path(gd.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+    assert "def bm3d(" in stub and not re.search(r"\bAny\b", stub)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

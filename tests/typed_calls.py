@@ -51,4 +51,4 @@ def refused(image: np.ndarray) -> None:
     # That these are errors is what is checked: a comment that is not needed is one itself.
     gd.bm3d(image, sigm=20)  # pyright: ignore[reportCallIssue]
     gd.bm3d(image, step_basic="3")  # pyright: ignore[reportArgumentType]
-    gd.removed_filter(image)  # pyright: ignore[reportAttributeAccessIssue]
+    gd.removed_filter(image)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]

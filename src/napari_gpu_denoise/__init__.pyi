@@ -311,7 +311,7 @@ def nl_means_pixelwise(
 ) -> np.ndarray:
     """Denoise by exact pixelwise NL-means."""
 
-def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> ImageFile:
+def read(path: str | os.PathLike[str], *, companions_anywhere: bool = False) -> ImageFile:
     """Read a NIfTI or DICOM file, a video, an OME-Zarr folder, or the first image of a TIFF file."""
 
 def recommend(
@@ -320,7 +320,7 @@ def recommend(
     *,
     noise: NoiseEstimate | None = None,
     effort: str | None = None,
-    device: Device | int | str | Sequence | None = None,
+    device: Device | int | str | Sequence[Device | int | str] | None = None,
 ) -> Advice:
     """Recommend a filter, its profile and settings for an image."""
 
@@ -349,7 +349,7 @@ def remove_stripes(
     """Remove offsets of rows or columns, and periodic hum."""
 
 def run_batch(
-    inputs: str | os.PathLike | Iterable[str | os.PathLike],
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     filter: Filter,
     sigma: ArrayLike | None = None,
     *,
@@ -361,7 +361,7 @@ def run_batch(
     memory_limit: int | str | None = None,
     correct: CorrectionRequest | str | Sequence[str] | None = None,
     sigma_factor: float = 1.0,
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     memory_limit_host: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,
@@ -476,10 +476,10 @@ def why(device: DeviceChoice = None) -> str:
     """Say in one sentence which devices `choose_devices` returns, and why."""
 
 def write(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     data: np.ndarray | Blocks,
     like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
+    record: Record | Sequence[dict[str, object]] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:

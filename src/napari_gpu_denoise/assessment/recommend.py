@@ -223,7 +223,7 @@ def recommend(
     *,
     noise: NoiseEstimate | None = None,
     effort: str | None = None,
-    device: Device | int | str | Sequence | None = None,
+    device: Device | int | str | Sequence[Device | int | str] | None = None,
 ) -> Advice:
     """Recommend a filter, its profile and settings for an image.
 

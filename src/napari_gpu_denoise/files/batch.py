@@ -213,11 +213,11 @@ def lines_on(file: FileReport, settings: Any, said: Callable[[str], str] = str) 
 
 @takes_options()
 def run_batch(
-    inputs: str | os.PathLike | Iterable[str | os.PathLike],
+    inputs: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
     filter: Filter,
     sigma: ArrayLike | None = None,
     *,
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     memory_limit_host: int | str | None = None,
     overwrite: bool = False,
     resume: bool = False,

@@ -48,7 +48,7 @@ def is_image(path: str | os.PathLike) -> bool:
     return any(each.is_format(path) for each in FORMATS)
 
 
-def read(path: str | os.PathLike, *, companions_anywhere: bool = False) -> ImageFile:
+def read(path: str | os.PathLike[str], *, companions_anywhere: bool = False) -> ImageFile:
     """Read a NIfTI or DICOM file, a video, an OME-Zarr folder, or the first image of a TIFF file.
 
     Parameters
@@ -109,10 +109,10 @@ def format_of(path: Any) -> Format:
 
 
 def write(
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     data: np.ndarray | Blocks,
     like: ImageFile,
-    record: Record | Sequence[dict] | None = None,
+    record: Record | Sequence[dict[str, object]] | None = None,
     *,
     overwrite: bool = False,
 ) -> tuple[str, ...]:

@@ -13,6 +13,9 @@ import numpy as np
 
 from napari_gpu_denoise.errors import AxesError
 
+Origin = tuple[int, int, int, int]
+"""Where a part of an image begins along t, z, y and x."""
+
 UNNAMED = "."
 CHANNEL_AXES = "CS"
 
@@ -45,7 +48,7 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
                 f"{shape[-2]} x {shape[-1]} pixels",
             )
         return UNNAMED * (ndim - 2) + "YX"
-    if not isinstance(axes, str):
+    if not isinstance(axes, str):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
         raise AxesError(
             f"axes={axes!r} is not text: give one string with a letter per axis, such as "
             f"{_example(ndim)!r}."
@@ -70,7 +73,7 @@ def check_axes(axes: str | None, shape: Sequence[int]) -> str:
 
 def index_parts(index: Any, shape: tuple[int, ...]) -> list[int | slice]:
     """Return one number, not below 0, or slice for each axis."""
-    parts = list(index) if isinstance(index, tuple) else [index]
+    parts: list[Any] = [*index] if isinstance(index, tuple) else [index]
     gaps = [i for i, part in enumerate(parts) if part is Ellipsis]
     missing = len(shape) - len(parts) + len(gaps)
     if missing < 0 or len(gaps) > 1:
@@ -113,7 +116,7 @@ class Frames:
 
     view: np.ndarray
     joint: str
-    origin: tuple[int, int, int, int] = (0, 0, 0, 0)
+    origin: Origin = (0, 0, 0, 0)
 
     @cached_property
     def independent(self) -> tuple[int, ...]:
@@ -149,12 +152,7 @@ class Frames:
         )
 
 
-def arrange(
-    array: np.ndarray,
-    axes: str,
-    joint: str = "",
-    origin: tuple[int, int, int, int] = (0, 0, 0, 0),
-) -> Frames:
+def arrange(array: np.ndarray, axes: str, joint: str = "", origin: Origin = (0, 0, 0, 0)) -> Frames:
     """View an array as frames; in `joint`, C is the channel axis, whether it is named C or S."""
     places = {"C": channel_axis(axes), "T": axes.find("T"), "Z": axes.find("Z")}
     inner = {a: i for a, i in places.items() if a in joint and i not in (None, -1)}

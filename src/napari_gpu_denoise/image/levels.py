@@ -262,14 +262,14 @@ def levels_of_windows(windows: Iterable[Any], keep_zero: bool = False) -> Levels
 def as_array(image: Any) -> np.ndarray:
     """Return an image as a NumPy array, but for rows of different lengths and masked pixels."""
     if isinstance(image, str | os.PathLike):
-        name = repr(os.fspath(image))
+        name = f"{os.fspath(image)!r}"
         raise ImageError(f"{name} is the name of a file", f"read it, as gd.read({name}).data")
     if type(image).__module__.startswith("napari.layers"):
         raise ImageError(f"{image} is a layer of napari", "give its pixels, layer.data")
     # NumPy drops the mask of a dask array.
     computed = image.compute() if hasattr(image, "compute") else image
     try:
-        array = np.asanyarray(computed)
+        array: np.ndarray = np.asanyarray(computed)
     except ValueError as error:
         raise ImageError(f"The image is not an array ({error}): give a NumPy array.") from error
     # numpy.ma is slow to import, and there is no masked array without it.
@@ -290,8 +290,8 @@ def as_numbers(given: Any) -> np.ndarray:
     if type(given) is float:  # as nearly always
         return np.array(given)
     array = given if hasattr(given, "dtype") else np.array(given, object)
-    each = (given, *np.ravel(array)) if array.dtype == object else (array,)
-    kinds = {np.dtype(getattr(one, "dtype", type(one))).kind for one in each}
+    each: Any = (given, *np.ravel(array)) if array.dtype == object else (array,)
+    kinds = {np.dtype(getattr(one, "dtype", one.__class__)).kind for one in each}
     masked = type(array) is not np.ndarray and np.ma.is_masked(array)  # numpy.ma is slow to import
     if masked or not kinds <= set("iufO") or any(isinstance(one, bytearray) for one in each):
         raise TypeError(f"{given!r} is not a number")
@@ -348,7 +348,7 @@ def parse_dtype(dtype: Any) -> np.dtype | str | None:
     return wanted
 
 
-def put_together(filtered: np.ndarray, where: tuple, given: np.ndarray, rest: tuple) -> np.ndarray:
+def put_together(filtered: np.ndarray, where: Any, given: np.ndarray, rest: Any) -> np.ndarray:
     """Return ``given`` with ``given[where]`` filtered and ``given[rest]``, such as alpha, as it is.
 
     The result has the type of `filtered`.
@@ -362,7 +362,7 @@ def put_together(filtered: np.ndarray, where: tuple, given: np.ndarray, rest: tu
 # NaN and infinity: refused, or replaced by the nearest finite pixel.
 def check_policy(nonfinite: str) -> None:
     """Refuse an unknown choice of what to do with NaN and infinity."""
-    if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):
+    if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
         raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, Concatenate
 
 import numpy as np
 
@@ -30,7 +30,7 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def mapping(threads: int) -> Iterator[Callable]:
+def mapping(threads: int) -> Generator[Callable[..., Iterator[Any]]]:
     """Open a function like `map` that uses a number of threads."""
     if threads == 1:
         yield map
@@ -44,7 +44,7 @@ def ahead(
 ) -> Generator[Any, None, None]:
     """Yield the results of a function in order, a number of them computed in advance."""
     with ThreadPoolExecutor(threads, initializer=_quiet) as pool:
-        coming: deque[Future] = deque()
+        coming: deque[Future[Any]] = deque()
         for item in items:
             coming.append(pool.submit(function, item))
             if len(coming) > threads:
@@ -53,9 +53,9 @@ def ahead(
             yield coming.popleft().result()
 
 
-def at_once(function: Callable[..., Any], *given: Any) -> Future:
+def at_once(function: Callable[..., Any], *given: Any) -> Future[Any]:
     """Call a function in this thread, as `submit` of an executor has it called in another."""
-    done: Future = Future()
+    done: Future[Any] = Future()
     done.set_result(function(*given))
     return done
 
@@ -71,7 +71,9 @@ def copy_threads() -> int:
     return min(_MOST_THREADS, os.cpu_count() or 1)
 
 
-def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
+def in_bands(
+    function: Callable[Concatenate[np.ndarray, ...], Any], *arrays: np.ndarray
+) -> list[Any]:
     """Call a function on matching bands of arrays of one shape; return the results in order.
 
     Bands run in parallel threads, this one among them, since NumPy releases the GIL while it
@@ -97,7 +99,7 @@ def in_bands(function: Callable[..., Any], *arrays: np.ndarray) -> list:
     return [first, *(other.result() for other in others)]
 
 
-def in_threads(function: Callable, parts: Iterable[Any]) -> list:
+def in_threads(function: Callable[[Any], Any], parts: Iterable[Any]) -> list[Any]:
     """Call a function for each of some parts of a plane; return the results in order.
 
     The function must not call this one: it would wait for threads that wait for it.

@@ -122,7 +122,7 @@ class ChannelPatches:
         They are those of the patches that are smoothest at the other half, with a mask of the half.
         """
         half = frequency_sets()[SETS.index("half")]
-        parts = []
+        parts: list[tuple[np.ndarray, np.ndarray]] = []
         for name, which in zip(HALVES, (half, ~half), strict=True):
             rows = self.members[ranked(self._rank(name)[self.members])[:number]]
             parts.append((which, self._coefficients[:, rows][..., which]))
@@ -165,15 +165,15 @@ class ChannelPatches:
         number = max(round(0.5 * first.overlap / unlike), 1)
         rows = self.members[np.argsort(rank, kind="stable")[:number]]
         high = read = self._coefficients[:, rows, LOWS:]
-        if correlated:
-            number = max(round(COLOUR_SHARE * len(order)), 1)
-            parts = self._smoothest(number)
+        number = max(round(COLOUR_SHARE * len(order)), 1)
+        parts = self._smoothest(number) if correlated else []
+        if parts:
             read = np.concatenate([part for _, part in parts], axis=2)
-            frequency = np.concatenate([np.flatnonzero(which) for which, _ in parts])
         covariance = _products(read)
         correlation = _correlation(covariance)
-        if correlated:
+        if parts:
             # Texture shares the low frequencies.
+            frequency = np.concatenate([np.flatnonzero(which) for which, _ in parts])
             other = _correlation(_products(read[..., frequency >= LOWS]))
             correlation = np.where(np.abs(other) < np.abs(correlation), other, correlation)
         deviation = np.sqrt(np.diag(covariance))
@@ -183,9 +183,9 @@ class ChannelPatches:
         # Of normal values: var(s_ab) = (s_aa s_bb + s_ab^2) / n.
         chance = (np.square(product) + np.square(covariance)) / independent
         error = np.sqrt(chance + _texture(high, chance))
+        tables = covariance, error, correlation
         return ChannelCovariance(
-            *(tuple(map(tuple, each.tolist())) for each in (covariance, error, correlation)),
-            patches=len(rows),
+            *(tuple(tuple(row) for row in each.tolist()) for each in tables), patches=len(rows)
         )
 
 

@@ -44,7 +44,7 @@ def chosen_model(channels: list[Evidence], name: str) -> tuple[type[NoiseModel],
         few = "there are too few pixels to distinguish other noise from Gaussian noise"
         return models.Gaussian, few
     both = {each.white_form for each in candidates if each.white_form is not None}
-    found = []
+    found: list[tuple[float, int, type[NoiseModel], str]] = []
     for model in candidates:
         misfits = [model.misfit(each) if name == AUTO else Misfit(0.0, told) for each in known]
         cost = model.price + sum(each.cost for each in misfits)
@@ -130,14 +130,14 @@ def measure_noise(
     image: Any, axes: str | None, model: str, device: Any = None, *, structure: bool = False
 ) -> NoiseEstimate:
     """Estimate the noise, and look for structured noise if asked to, as filters do not."""
-    if not isinstance(model, str) or model not in choices():
+    if not isinstance(model, str) or model not in choices():  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
         raise SettingsError(
             f"model={model!r} is not a noise model: choose from {', '.join(choices())}."
         )
     source = PlaneReader(image, axes)
     if structure:
         # Before there are two threads: SciPy fails where both import it at once.
-        import napari_gpu_denoise.noise.structure.find  # noqa: F401
+        import napari_gpu_denoise.noise.structure.find  # noqa: F401 # pyright: ignore[reportUnusedImport]
     with patches_on(device) as place, ThreadPoolExecutor(1) as pool:
         # Structured noise is looked for in a thread of its own, meanwhile, of arrays in memory.
         apart = structure and not source.lazy
@@ -221,7 +221,7 @@ def _measured(source: PlaneReader, model: str, place: Any) -> NoiseEstimate:
 
 def _notes(channels: list[Evidence], fits: list[Fit], model: type[NoiseModel]) -> tuple[str, ...]:
     """Return the notes on each channel, with its number, and on the whole image."""
-    found = []
+    found: list[str] = []
     for number, fit in enumerate(fits):
         of = f" of channel {number}" if len(fits) > 1 else ""
         for note in fit.notes:

@@ -91,8 +91,8 @@ class Evidence:
         for plane, blank, known in self.examined:
             rows = plane[:: 1 + (plane.size >> 20)]
             for level in known if blank is None else selection.clipping_levels(plane):
-                bright = level >= np.nanmean(rows[:: max(1, len(rows) // 64)])
-                found[int(bright)] += np.count_nonzero(rows == level) / rows.size
+                end = 1 if level >= np.nanmean(rows[:: max(1, len(rows) // 64)]) else 0
+                found[end] += np.count_nonzero(rows == level) / rows.size
         return tuple((found / len(self.planes)).tolist())
 
     @cached_property

@@ -101,7 +101,7 @@ class FramesInARow:
         frames = [frame for each in sets for frame in each]
         with mapping(min(self.threads, len(frames))) as each:
             masks = selection.not_image(frames, list(each(selection.blank_area, frames)))
-        blanks = []
+        blanks: list[np.ndarray | None] = []
         for row in range(len(self.rows)):
             known = [mask for mask in masks[row :: len(self.rows)] if mask is not None]
             blanks.append(np.any(known, axis=0) if known else None)
@@ -186,7 +186,8 @@ METHOD = "differences of neighbouring frames"
 
 def noise_of_differences(patches: PatchSpectra) -> photon.PhotonNoise:
     """Fit a line to the white noise of patches that stand still, at levels of brightness."""
-    rows, energy = [], patches.energy_of("low") + patches.energy_of("high")
+    energy = patches.energy_of("low") + patches.energy_of("high")
+    rows: list[tuple[Any, ...]] = []
     variance = energy / np.float64(LOWS + HIGHS)
     for part in brightness_levels(patches.mean, MEMBERS).each():
         core, error = _still(variance[part])
@@ -208,7 +209,7 @@ def _moves(patches: PatchSpectra, found: photon.PhotonNoise) -> bool:
     low = patches.energy_of("low") / (LOWS * photon.line_values(patches.mean, *line))
     high = patches.energy_of("high") / (HIGHS * photon.line_values(patches.seen, *line))
     still = low <= 1 + limits.MIN_MOTION_ERRORS * math.sqrt(2 / LOWS)
-    moving = []
+    moving: list[np.bool_] = []
     # Objects may move on a ground that stands still: the gain is measured on both.
     for part in brightness_levels(patches.mean, MEMBERS).each():
         # Faint objects: all patches differ a little more at the low frequencies.
@@ -225,7 +226,7 @@ def _still(variance: np.ndarray) -> tuple[np.ndarray, float]:
     ordered = np.sort(variance)  # they are the smallest ones
     for _ in range(20):
         low, centre = np.quantile(ordered, (0.16, 0.5))
-        now = int(np.searchsorted(ordered, centre + 3 * (centre - low), "right"))
+        now = np.count_nonzero(ordered <= centre + 3 * (centre - low))
         if now == len(ordered):
             break
         ordered = ordered[:now]

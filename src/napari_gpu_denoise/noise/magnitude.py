@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -93,7 +93,7 @@ def _by_levels(channel: Evidence) -> Magnitudes | None:
     mean, variance = laws.curve.fitted
     if mean[0] > limits.MAX_MEAN_OF_DARK_LEVEL * math.sqrt(variance[0]):
         return None
-    low, high = np.sqrt([0.8 * variance.min(), 3 * variance.max()])
+    low, high = map(float, np.sqrt([0.8 * variance.min(), 3 * variance.max()]))
     sigma = np.geomspace(low, high, 400)
     cost = capped_cost(_level_distances(laws, sigma, 2.0))
     best = int(cost.argmin())
@@ -120,7 +120,7 @@ def object_noise(patches: PatchSpectra, sigma: float) -> tuple[float, float]:
     return sigma, error
 
 
-def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: Sequence) -> bool:
+def _has_negative(plane: np.ndarray, blank: np.ndarray | None, ends: Sequence[Any]) -> bool:
     """Return whether a plane has negative values that are no fill."""
     step = 1 + (plane.size >> 18)
     plane, blank = plane[::step], blank if blank is None else blank[::step]
@@ -232,7 +232,7 @@ def _rayleigh_chance(low: np.ndarray, high: np.ndarray, sigma: float) -> np.ndar
 
 def _blocks(planes: Sequence[selection.Plane]) -> np.ndarray:
     """Read blocks of planes, (block, pixel), without filled ones."""
-    found = []
+    found: list[np.ndarray] = []
     for plane, blank, ends in planes:
         blocks = selection.blocks_of(plane, BLOCK)
         step = math.ceil(math.sqrt(blocks.size / BLOCK**2 * len(planes) / 10_000)) or 1
@@ -278,7 +278,7 @@ def _of_blocks(blocks: np.ndarray, step: float, shift: float) -> Magnitudes | No
         for _ in range(40):
             first, last = np.searchsorted(energy, limits * square)
             square = (summed[last] - summed[first]) / np.maximum(last - first, 1) / expected
-        return square, first, last
+        return square, first, last  # pyright: ignore[reportPossiblyUnboundVariable]
 
     starts = energy[np.linspace(0, len(energy) - 1, 64).astype(int)]
     square, first, last = converge(starts, 0.995)

@@ -97,8 +97,8 @@ def robust_line(
         spread = line * error
         distance = (y - line) / spread
         weight = huber_weights(distance, upward, 3 * upward)
-    scatter = max(1.0, math.sqrt(float(np.square(weight * distance).mean())))
-    return gain, intercept, np.multiply(covariance, scatter**2), np.abs(distance) <= 4 * scatter
+    scatter = max(1.0, math.sqrt(float(np.square(weight * distance).mean())))  # pyright: ignore[reportPossiblyUnboundVariable]
+    return gain, intercept, np.multiply(covariance, scatter**2), np.abs(distance) <= 4 * scatter  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def photon_noise(

@@ -56,11 +56,11 @@ class SigmaSurface:
         """Say by how much sigma differs, and where it is smallest and largest."""
         table = self.factors(3, 3)
         rows, columns = ("top", "", "bottom"), ("left", "", "right")
-        ends = []
+        ends: list[str] = []
         for extreme in (table.min(), table.max()):
             there = np.argwhere(table == extreme)
             y, x = there[np.abs(there - there.mean(axis=0)).sum(axis=1).argmin()]  # the middle one
-            ends.append(" ".join(filter(None, (rows[y], columns[x]))) or "middle")
+            ends.append(f"{rows[y]} {columns[x]}".strip() or "middle")
         return (
             f"the noise differs between places, by a factor of {self.high / self.low:.2g}: "
             f"it is weakest at the {ends[0]} and strongest at the {ends[1]}, "
@@ -189,5 +189,5 @@ def _robust_fit(
         found = np.linalg.solve(normal, weighted @ values)
         distance = values - terms @ found
         weight = huber_weights(distance, 1.0, 3.0)
-    scatter = max(1.0, float(np.mean(np.square(weight * distance))))
-    return found, np.linalg.inv(normal) * scatter, float(capped_cost(distance))
+    scatter = max(1.0, float(np.mean(np.square(weight * distance))))  # pyright: ignore[reportPossiblyUnboundVariable]
+    return found, np.linalg.inv(normal) * scatter, float(capped_cost(distance))  # pyright: ignore[reportPossiblyUnboundVariable]

@@ -64,7 +64,7 @@ def prediction_error(
     return math.sqrt(np.median(found)) if found else math.nan
 
 
-def _block_errors(plane: np.ndarray, change: Callable | None) -> np.ndarray:
+def _block_errors(plane: np.ndarray, change: Callable[..., np.ndarray] | None) -> np.ndarray:
     """Return the mean square of leave-one-out errors of some blocks of a plane, changed first."""
     side = BLOCK + 2 * REACH
     if min(plane.shape) < side:
@@ -84,7 +84,7 @@ def _block_errors(plane: np.ndarray, change: Callable | None) -> np.ndarray:
     pairs = np.stack([shifted(y, x) + shifted(-y, -x) for y, x in around], axis=2)
     products = pairs.swapaxes(1, 2) @ pairs
     trace = np.trace(products, axis1=1, axis2=2)[:, None, None]
-    inverse = np.linalg.inv(products + (1e-9 * trace + 1e-300) * np.eye(len(around)))
+    inverse = np.linalg.inv(np.asarray(products + (1e-9 * trace + 1e-300) * np.eye(len(around))))
     target = shifted(0, 0)[..., None]
     left = (target - pairs @ (inverse @ (pairs.swapaxes(1, 2) @ target)))[..., 0]
     leverage = ((pairs @ inverse) * pairs).sum(axis=2)

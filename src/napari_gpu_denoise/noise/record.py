@@ -42,7 +42,7 @@ def _parse(kind: Any, value: Any, name: str = "", missing: float = math.nan) -> 
         return found
     if origin is dict:
         return {str(key): _parse(parts[1], each, name) for key, each in value.items()}
-    if origin is tuple and isinstance(value, (list, tuple)):
+    if origin is tuple and issubclass(value.__class__, (list, tuple)):
         kinds = parts[:1] * len(value) if Ellipsis in parts else parts
         items = zip(kinds, value, strict=True)
         return tuple(_parse(one, each, name, missing) for one, each in items)
@@ -55,7 +55,7 @@ def _parse(kind: Any, value: Any, name: str = "", missing: float = math.nan) -> 
 
 def _check_tables(record: Any, **lengths: int) -> None:
     """Refuse a record, with ValueError, whose tables are not of the sizes they should be."""
-    for names, axes in _TABLES.get(type(record), {}).items():
+    for names, axes in _TABLES.get(record.__class__, {}).items():
         for name in names.split():
             shape = np.shape(getattr(record, name))
             sizes = tuple(lengths.setdefault(*each) for each in zip(axes, shape, strict=False))
@@ -77,7 +77,7 @@ class SigmaSeries:
     def scaled(self, factors: Sequence[float]) -> SigmaSeries:
         """Return the series with the sigma of each channel multiplied by a factor."""
         tables = np.array([self.sigma, self.error]) * np.reshape(factors, (-1, 1))
-        sigma, error = (tuple(map(tuple, rows)) for rows in tables.tolist())
+        sigma, error = (tuple(tuple(row) for row in rows) for rows in tables.tolist())
         return replace(self, sigma=sigma, error=error)
 
 
@@ -210,7 +210,7 @@ class NoiseEstimate:
             along = found.frames, found.slices, found.others
             for each in (found, *found.curves, *found.spectra, found.covariance, *along):
                 _check_tables(each, c=len(found.models), l=LAGS + 1, p=PATCH, **{"2": 2})
-            if len({type(model) for model in found.models}) != 1:
+            if len({model.__class__ for model in found.models}) != 1:
                 raise ValueError("models does not fit")
         except _NO_ESTIMATE as error:
             raise SettingsError(
@@ -222,7 +222,7 @@ class NoiseEstimate:
 
     def _parameters(self, exact: bool) -> list[str]:
         """Return the parameters in words: with errors if `exact`, else those well known."""
-        found = []
+        found: list[str] = []
         for parameter in self.models[0].parameters():
             values = [getattr(model, parameter.name) for model in self.models]
             if parameter.optional and not any(values):
@@ -250,7 +250,7 @@ def _by_channel(texts: list[str]) -> list[str]:
 
 def _span(series: SigmaSeries) -> str:
     """Return the least and the largest sigma of a series, and how many were read."""
-    texts = []
+    texts: list[str] = []
     for values in series.sigma:
         known = [value for value in values if math.isfinite(value)]
         texts.append(f"{min(known):.4g} to {max(known):.4g}" if known else "not known")
@@ -265,9 +265,9 @@ def is_unproven(notes: Iterable[str]) -> bool:
 
 def plain(value: Any) -> Any:
     """Return containers as lists and dicts, and numbers that are not finite as None."""
-    if isinstance(value, dict):
+    if issubclass(value.__class__, dict):
         return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, Iterable) and not isinstance(value, str):
+    if issubclass(value.__class__, Iterable) and not isinstance(value, str):
         return [plain(each) for each in value]
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None

@@ -16,6 +16,9 @@ from napari_gpu_denoise.image.levels import as_array, check_numbers, far_values,
 Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
 
+Place = tuple[int | slice, ...]
+"""The index of a plane."""
+
 MAX_PLANES = 8  # planes read of each channel
 LARGEST_PLANE = 1 << 23  # pixels of a plane up to which it is read whole, of others windows
 
@@ -28,11 +31,9 @@ def readable(image: Any) -> Any:
     return image
 
 
-def plane_indices(
-    axes: str, shape: tuple[int, ...], channel: Channel | None
-) -> list[tuple[int | slice, ...]]:
+def plane_indices(axes: str, shape: tuple[int, ...], channel: Channel | None) -> list[Place]:
     """Return the indices of at most MAX_PLANES planes of a channel, spread over each axis."""
-    fixed = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
+    fixed: set[int] = {axes.index("Y"), axes.index("X")} | ({channel[0]} if channel else set())
     free = [axis for axis in range(len(shape)) if axis not in fixed]
     counts = dict.fromkeys(free, 1)
 
@@ -62,9 +63,7 @@ def plane_axis(axes: str, shape: Sequence[int]) -> int | None:
     return None if longest is None or shape[longest] < 2 else longest
 
 
-def _plane_at(
-    ndim: int, channel: Channel | None, places: dict[int, int]
-) -> tuple[int | slice, ...]:
+def _plane_at(ndim: int, channel: Channel | None, places: dict[int, int]) -> Place:
     """Return the index of the plane at these places (axis: position) of a channel."""
     index: list[int | slice] = [slice(None)] * ndim
     for axis, place in (*places.items(), *([channel] if channel else [])):
@@ -72,7 +71,7 @@ def _plane_at(
     return tuple(index)
 
 
-class PlaneStack(Sequence):
+class PlaneStack(Sequence[np.ndarray]):
     """Planes of an image; each is read when it is indexed."""
 
     def __init__(self, read: Callable[[int], np.ndarray], count: int):
@@ -81,7 +80,7 @@ class PlaneStack(Sequence):
     def __len__(self) -> int:
         return self._count
 
-    def __getitem__(self, index: int) -> np.ndarray:
+    def __getitem__(self, index: int) -> np.ndarray:  # pyright: ignore[reportIncompatibleMethodOverride] no slices
         return self._read(index)
 
 
@@ -131,7 +130,7 @@ class PlaneReader:
         """Return which of the sampled planes follow each other along an axis."""
         places = plane_indices(self.axes, self.shape, channel)
         last: dict[str, int] = {}
-        found = []
+        found: list[tuple[int, int]] = []
         for number, place in enumerate(places):
             others = str((*place[:axis], *place[axis + 1 :]))
             if others in last:
@@ -150,16 +149,14 @@ class PlaneReader:
         found = [_plane_at(ndim, channel, {**places, axis: k}) for k in positions]
         return self._stack(found)
 
-    def _stack(
-        self, places: Sequence[tuple[int | slice, ...]], side: int | None = None
-    ) -> PlaneStack:
+    def _stack(self, places: Sequence[Place], side: int | None = None) -> PlaneStack:
         """Return the planes at these indices; none is read yet."""
         y, x = self.axes.index("Y"), self.axes.index("X")
         large = self.shape[y] * self.shape[x] > LARGEST_PLANE and not side
         lengths = self.shape[y], self.shape[x]
         down, across = (_windows(n) if large else [middle(n, side or n)] for n in lengths)
 
-        def window(place: list, rows: slice, columns: slice) -> np.ndarray:
+        def window(place: list[Any], rows: slice, columns: slice) -> np.ndarray:
             place[y], place[x] = rows, columns
             found = as_array(self._image[tuple(place)])
             return found if y < x else found.T

@@ -47,7 +47,8 @@ def sigma_series(
     planes have none: a plane that has some would not agree with them, or seem to be without noise.
     """
     index = spread(source.shape[number], 32 if source.lazy else MOST)
-    scales, read = list(map(_scale, channels, fits)), {}  # (channel, 3) by position
+    scales = list(map(_scale, channels, fits))
+    read: dict[int, np.ndarray] = {}  # (channel, 3) by position
     positions = first_positions(index)
     plain = not source.lazy and all(each.is_plain for each in channels)
     while positions:
@@ -67,7 +68,7 @@ def sigma_series(
     for row, channel, fit in zip(rows, source.channels, fits, strict=True):
         if fit.model.additive and _row_differs(*row.T):
             _set_by_spectra(row, source.along(number, channel, index), fit.sigma, place)
-    sigma, error, factor = (tuple(map(tuple, rows[..., k].tolist())) for k in range(3))
+    sigma, error, factor = (tuple(tuple(one) for one in rows[..., k].tolist()) for k in range(3))
     return SigmaSeries(source.axes[number], tuple(index), sigma, error, factor)
 
 
@@ -80,7 +81,8 @@ def _of_planes(
         numbers = range(start, min(start + 64, len(stack)))
         planes = [stack[k] for k in numbers]
         with mapping(1 if plain else threads) as each:
-            examined = list(each(Plane if plain else lambda one: Plane.of_image([one])[0], planes))
+            each_alone = each(Plane.of_image, ([one] for one in planes))
+            examined = list(map(Plane, planes) if plain else (one for (one,) in each_alone))
         limit = (FEW_PATCHES if plain else PATCHES) * len(planes)
         try:
             spectra = read_spectra(examined, limit, place)
@@ -189,7 +191,7 @@ def limit_by_repeats(
 
     Speckle is exempt, which tissue that stands still repeats.
     """
-    fits, factors, claims = list(fits), [1.0] * len(fits), []
+    fits, factors, claims = list(fits), [1.0] * len(fits), [0.0] * len(fits)
     if (axis := source.repeats) is None or any(each.log_speckle for each in channels):
         return fits, factors
     for number, (channel, fit) in enumerate(zip(source.channels, fits, strict=True)):
@@ -201,8 +203,7 @@ def limit_by_repeats(
         told = [(_difference_variance(*pair), _claimed_variance(fit, pair[0])) for pair in pairs]
         known = [each for each in told if all(map(math.isfinite, each))] or [(0.0, 0.0)]
         limit, claim = np.sqrt(np.maximum(np.mean(known, axis=0), 0.0)).tolist()
-        claims.append(claim)
-        fits[number] = fit._replace(limit=limit)
+        claims[number], fits[number] = claim, fit._replace(limit=limit)
         if claim > limits.MAX_SIGMA_OVER_BOUND * limit > 0:
             factors[number] = limit / claim
     if all(factor == 1 for factor in factors):

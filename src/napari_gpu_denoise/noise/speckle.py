@@ -75,7 +75,8 @@ def speckle_looks(planes: Sequence[selection.Plane]) -> tuple[float, float]:
     many looks. Where the grain of the speckle is not much smaller than a window, looks come out too
     many. The standard error comes from resampling the windows.
     """
-    ratios, overlap = [], 1.0
+    ratios: list[np.ndarray] = []
+    overlap = 1.0
     for rest, mean, freedom, shared in read_windows(planes, INTENSITY_WINDOW, 40_000, 0.01):
         if freedom > 0:
             lit = mean > 0

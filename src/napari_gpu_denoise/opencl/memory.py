@@ -125,7 +125,7 @@ class Arena:
             self._kept = key, make()
         return self._kept[1]
 
-    def pinned(self, name: str, count: int, queue) -> np.ndarray:
+    def pinned(self, name: str, count: int, queue: Any) -> np.ndarray:
         """Return a float32 host array of `count` values in pinned memory, for fast transfers.
 
         For a CPU device it is plain memory, which is as fast.

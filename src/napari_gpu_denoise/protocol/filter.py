@@ -83,7 +83,7 @@ class Filter(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.noise, tuple):
+        if not isinstance(self.noise, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
             raise SettingsError(
                 "noise is not a setting of a filter",
                 "give it to the function that filters, as denoise(image, filter, noise=...)",

@@ -86,7 +86,7 @@ class TilePlan(ABC):
         return allocated(self.arena, self.buffers(tile, is_map))
 
     @abstractmethod
-    def enqueue(self, queue, tile: Tile, source, out, sigma: TileSigma) -> Launches:
+    def enqueue(self, queue: Any, tile: Tile, source: Any, out: Any, sigma: TileSigma) -> Launches:
         """Enqueue the filter for one tile.
 
         Parameters
@@ -179,7 +179,7 @@ class FramePlan(ABC):
         return
 
     @abstractmethod
-    def take(self, queue, frames, notes: list[FrameNote]) -> Launches:
+    def take(self, queue: Any, frames: Any, notes: list[FrameNote]) -> Launches:
         """Enqueue the work on the next frames; their buffer may then be overwritten.
 
         Parameters
@@ -193,7 +193,7 @@ class FramePlan(ABC):
         """
 
     @abstractmethod
-    def enqueue_frames(self, queue, start: int, count: int, ended: bool, out) -> Launches:
+    def enqueue_frames(self, queue: Any, start: int, count: int, ended: bool, out: Any) -> Launches:
         """Enqueue the work that yields the next frames, after those yielded before.
 
         Parameters

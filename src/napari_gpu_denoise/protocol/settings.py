@@ -16,7 +16,7 @@ def setting(
     help: str,
     *,
     bounds: tuple[float, float] | None = None,
-    choices: tuple | None = None,
+    choices: tuple[Any, ...] | None = None,
     unit: str = "",
     advanced: bool = False,
     needs_axis: str | None = None,
@@ -43,7 +43,7 @@ def setting(
     odd : bool, optional
         Whether even values but 0 are refused, as the width of what has a centre.
     """
-    metadata = {
+    metadata: dict[str, Any] = {
         "help": help,
         "bounds": bounds,
         "choices": choices,
@@ -89,7 +89,7 @@ def size_in_words(nbytes: float) -> str:
     return f"{nbytes:.3g} {units[0]}"
 
 
-def setting_fields(settings: Any) -> tuple[dataclasses.Field, ...]:
+def setting_fields(settings: Any) -> tuple[dataclasses.Field[Any], ...]:
     """Return the fields of a settings class or object that were declared with `setting`."""
     return tuple(spec for spec in dataclasses.fields(settings) if "help" in spec.metadata)
 
@@ -145,7 +145,7 @@ class Settings:
                     f"{cls.__name__} has no setting {name!r}: it has {', '.join(sorted(known))}."
                 )
         if settings is None:
-            if profile is not None and not (isinstance(profile, str) and profile in cls.presets):
+            if profile is not None and not (isinstance(profile, str) and profile in cls.presets):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
                 raise SettingsError(
                     f"{cls.__name__} has no profile {profile!r}: it has {', '.join(cls.presets)}."
                 )
@@ -169,12 +169,12 @@ class Settings:
 
     def nearest_profile(self) -> tuple[str, dict[str, Any]]:
         """Return the profile from which these settings differ least, and the differences."""
-        default, differences = next(iter(self.presets)), {}
-        for name in self.presets:
-            start = type(self).of(profile=name).as_dict()
-            differences[name] = {
-                field: value for field, value in self.as_dict().items() if value != start[field]
-            }
+        default, own = next(iter(self.presets)), self.as_dict().items()
+        starts = {name: type(self).of(profile=name).as_dict() for name in self.presets}
+        differences = {
+            name: {field: value for field, value in own if value != start[field]}
+            for name, start in starts.items()
+        }
 
         def words(name: str) -> int:
             # The default profile need not be named; one that fits exactly comes first.
@@ -191,7 +191,7 @@ class Settings:
 
 def as_options(given: dict[str, Any]) -> list[str]:
     """Return arguments as options of the command line."""
-    words = []
+    words: list[str] = []
     for name, value in given.items():
         flag = name.replace("_", "-")
         if isinstance(value, bool):
@@ -201,8 +201,8 @@ def as_options(given: dict[str, Any]) -> list[str]:
     return words
 
 
-def _checked(spec: dataclasses.Field, value: Any) -> Any:
-    kind: Any = type(spec.default)
+def _checked(spec: dataclasses.Field[Any], value: Any) -> Any:
+    kind: Any = spec.default.__class__
     try:
         if kind is bool:
             fits = value in (True, False)
@@ -213,7 +213,7 @@ def _checked(spec: dataclasses.Field, value: Any) -> Any:
             converted = kind(given)
             fits = bool(converted == given)
     except (TypeError, ValueError, OverflowError):
-        fits = False
+        fits = converted = False
     if not fits:
         names = {int: "a whole number", float: "a number", str: "a word", bool: "true or false"}
         raise SettingsError(f"{spec.name}={value!r} is not {names[kind]}.")

@@ -198,7 +198,7 @@ class NoiseModel(ABC):
     # Stabilisation
 
     @abstractmethod
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         """Return the variance of pixels whose expected values are an array, as float64."""
 
     def positive_variance(self, mean: np.ndarray) -> np.ndarray:
@@ -206,7 +206,7 @@ class NoiseModel(ABC):
         found = self.variance(mean)
         return np.maximum(found, 1e-3 * float(found.mean()) or 1e-300)
 
-    def variance_told_by(self, pixels: Any) -> np.ndarray:
+    def variance_told_by(self, pixels: np.typing.ArrayLike) -> np.ndarray:
         """Return an unbiased estimate of the variance of each pixel, of pixels as measured.
 
         It may be negative. Here it is for a variance that does not depend on the mean.
@@ -225,14 +225,14 @@ class NoiseModel(ABC):
         curve being different from the curve of the mean.
         """
 
-    def stabilise(self, image: Any) -> np.ndarray:
+    def stabilise(self, image: np.typing.ArrayLike) -> np.ndarray:
         """Return an image, float32, whose noise is `sigma_after`: `forward` of each pixel.
 
         ImageError if it is empty, or not of real numbers. NaN stays NaN.
         """
         return pointwise(self.forward, image)
 
-    def inverse(self, stabilised: Any) -> np.ndarray:
+    def inverse(self, stabilised: np.typing.ArrayLike) -> np.ndarray:
         """Return the grey levels, float32, of a filtered image: `backward` of each pixel."""
         return pointwise(self.backward, stabilised)
 
@@ -248,7 +248,7 @@ class NoiseModel(ABC):
         """The noise after stabilisation, if `models_correlation`: a `Correlated`."""
         return self
 
-    def for_image(self, image: Any) -> Self:
+    def for_image(self, image: np.typing.ArrayLike) -> Self:
         """Return the model with parameters filled in that depend on the whole image."""
         return self
 
@@ -313,7 +313,7 @@ class NoiseModel(ABC):
 
         SettingsError if it names another model, or its parameters do not fit.
         """
-        fields = dict(values) if isinstance(values, Mapping) else {"model": values}
+        fields = dict(values) if isinstance(values, Mapping) else {"model": values}  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
         name = fields.pop("model", None)
         known = cls.__subclasses__() if cls is NoiseModel else [cls]
         kind = next((each for each in known if each.name == name), None)

@@ -35,7 +35,7 @@ class Additive:
     def scaled(self, factor: float) -> Self:
         return replace(self, sigma=factor * self.sigma)
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         return np.zeros_like(mean, np.float64) + self.sigma * self.sigma  # which may be infinite
 
     def forward(self, levels: np.ndarray) -> np.ndarray:
@@ -46,7 +46,7 @@ class Additive:
 
 
 @dataclass(frozen=True)
-class Gaussian(Additive, base.NoiseModel):
+class Gaussian(Additive, base.NoiseModel):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Additive white Gaussian noise of the same strength everywhere.
 
     Parameters
@@ -58,7 +58,7 @@ class Gaussian(Additive, base.NoiseModel):
         colour correction. `BM3D` and `VBM3D` in opponent colours take it into account.
     """
 
-    sigma: float = base.parameter("sigma", "grey levels", low=0)
+    sigma: float = base.parameter("sigma", "grey levels", low=0)  # pyright: ignore[reportIncompatibleVariableOverride]
     shared: float = base.shared_with_colours()
     name: ClassVar[str] = "gaussian"
     title: ClassVar[str] = "Gaussian"
@@ -119,7 +119,7 @@ class Gaussian(Additive, base.NoiseModel):
 
 
 @dataclass(frozen=True)
-class Correlated(Additive, base.NoiseModel):
+class Correlated(Additive, base.NoiseModel):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Additive Gaussian noise that is correlated between neighbouring pixels.
 
     Parameters
@@ -142,7 +142,7 @@ class Correlated(Additive, base.NoiseModel):
     white noise of a larger sigma, `white_sigma`.
     """
 
-    sigma: float = base.parameter("sigma", "grey levels", low=0, squared=True)
+    sigma: float = base.parameter("sigma", "grey levels", low=0, squared=True)  # pyright: ignore[reportIncompatibleVariableOverride]
     autocorrelation: tuple[tuple[float, ...], ...] = base.parameter(axes=2, low=-1, high=1)
     shared: float = base.shared_with_colours()
     along_z: tuple[float, ...] = base.parameter(axes=1, low=-1, high=1, default=(1.0,))

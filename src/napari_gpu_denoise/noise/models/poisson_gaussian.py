@@ -76,11 +76,11 @@ class PoissonGaussian(base.NoiseModel):
             return None
         return replace(self, gain=gain, read_noise=read_noise)
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         light = np.maximum(np.asarray(mean, np.float64) - self.offset, 0)
         return self.gain * light + self.read_noise * self.read_noise
 
-    def variance_told_by(self, pixels: Any) -> np.ndarray:
+    def variance_told_by(self, pixels: np.typing.ArrayLike) -> np.ndarray:
         light = np.asarray(pixels, np.float64) - self.offset
         return self.gain * light + self.read_noise * self.read_noise
 

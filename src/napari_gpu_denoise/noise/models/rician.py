@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -59,11 +59,11 @@ class Rician(base.NoiseModel):
     description: ClassVar[str] = "Magnitude images of MRI."
     price: ClassVar[float] = limits.MIN_COST_GAIN_BESIDE_PROOF
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         relative = np.interp(np.asarray(mean, np.float64) / self.sigma, *magnitude_variance())
         return self.sigma * self.sigma * relative
 
-    def variance_told_by(self, pixels: Any) -> np.ndarray:
+    def variance_told_by(self, pixels: np.typing.ArrayLike) -> np.ndarray:
         square = np.square(np.asarray(pixels, np.float64) / self.sigma)
         # The variance is 1 less these shares of exp(-fall x²) of the signal x, within 0.005. For
         # magnitudes m, exp(-k m²) has the mean exp(-fall x²) (1 - 2 fall).
@@ -87,7 +87,7 @@ class Rician(base.NoiseModel):
         """
         return self.sigma * unbiased_signal(means)
 
-    def expected(self, result: Any) -> np.ndarray:
+    def expected(self, result: np.typing.ArrayLike) -> np.ndarray:
         """Return the mean magnitude where this is the signal; a negative one is as if positive."""
         found = self.sigma * mean_magnitude(np.asarray(result, np.float64) / self.sigma)
         return found.astype(np.asarray(result).dtype, copy=False)

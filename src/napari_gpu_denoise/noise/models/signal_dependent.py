@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class SignalDependent(base.NoiseModel):
     def scaled(self, factor: float) -> Self | None:
         return replace(self, sigmas=tuple(factor * each for each in self.sigmas))
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         return np.square(np.interp(np.asarray(mean, np.float64), self.levels, self.sigmas))
 
     def forward(self, levels: np.ndarray) -> np.ndarray:
@@ -129,7 +129,7 @@ def _tables(levels: tuple[float, ...], sigmas: tuple[float, ...]) -> tuple[base.
 
     def integral(at: np.ndarray) -> np.ndarray:
         beyond = at - np.clip(at, *ends)
-        return np.interp(at, fine, inside) + beyond / np.where(beyond < 0, sigmas[0], sigmas[-1])
+        return np.interp(at, fine, inside) + beyond / np.where(beyond < 0, sigmas[0], sigmas[-1])  # pyright: ignore[reportUnknownVariableType]
 
     # Where no noise reaches into the table the expected value is the line beyond its end.
     means = np.linspace(ends[0] - base.REACH * sigmas[0], ends[1] + base.REACH * sigmas[-1], 1024)

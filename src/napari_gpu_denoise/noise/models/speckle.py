@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,14 +40,14 @@ class Speckle(base.NoiseModel):
     description: ClassVar[str] = "Multiplicative noise of ultrasound, radar or OCT intensities."
 
     @property
-    def needs_image(self) -> bool:
+    def needs_image(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
         return not self.least
 
-    def for_image(self, image: Any) -> Speckle:
+    def for_image(self, image: np.typing.ArrayLike) -> Speckle:
         return self if self.least else replace(self, least=_darkest(base.numbers(image)))
 
     @property
-    def sigma_after(self) -> float:
+    def sigma_after(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]
         from scipy.special import polygamma
 
         return math.sqrt(polygamma(1, self.looks))
@@ -59,13 +59,13 @@ class Speckle(base.NoiseModel):
 
         return float(digamma(self.looks)) - math.log(self.looks)
 
-    def variance(self, mean: Any) -> np.ndarray:
+    def variance(self, mean: np.typing.ArrayLike) -> np.ndarray:
         return np.square(np.asarray(mean, np.float64)) / self.looks
 
-    def variance_told_by(self, pixels: Any) -> np.ndarray:
+    def variance_told_by(self, pixels: np.typing.ArrayLike) -> np.ndarray:
         return self.variance(pixels) / (1 + 1 / self.looks)
 
-    def stabilise(self, image: Any) -> np.ndarray:
+    def stabilise(self, image: np.typing.ArrayLike) -> np.ndarray:
         return base.pointwise(self.for_image(image).forward, image)
 
     def forward(self, levels: np.ndarray) -> np.ndarray:

@@ -62,8 +62,8 @@ def flatness_of(power: np.ndarray) -> np.ndarray:
 def frequency_sets() -> np.ndarray:
     """Return a mask of the coefficients in each of `SETS`, (set, coefficient)."""
     low = np.arange(LOWS + HIGHS) < LOWS
-    j, k = np.divmod(coefficient_order(), PATCH)
-    half = np.where(k > j, k % 2 == 1, j % 2 == 0)
+    j, k = divmod(coefficient_order(), PATCH)
+    half = ((k > j) & (k % 2 == 1)) | ((k <= j) & (j % 2 == 0))
     return np.array([low, ~low, half, ~half])
 
 
@@ -101,10 +101,10 @@ def span_sums(
     Span k goes from ``starts[k]`` to ``stops[k]`` of `order`. Each patch counts by its `weight`.
     """
     squared = isinstance(energy, Squares)
-    rows, first = (energy.coefficients, energy.first) if squared else (energy, 0)
-    if not isinstance(rows, np.ndarray):
-        return rows.sums(order, np.asarray(starts), np.asarray(stops), weight)[:, first:]
-    rows = rows[:, first:]
+    if squared and hasattr(energy.coefficients, "sums"):
+        sums = energy.coefficients.sums(order, np.asarray(starts), np.asarray(stops), weight)
+        return sums[:, energy.first :]
+    rows = energy.coefficients[:, energy.first :] if squared else energy
     found = np.zeros((len(starts), rows.shape[1]))
     for total, begin, end in zip(found, starts, stops, strict=True):
         for start in range(begin, end, 512):  # patches that fit the cache

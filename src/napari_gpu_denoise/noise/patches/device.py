@@ -7,7 +7,7 @@ sixty-four, are summed up there.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
@@ -52,7 +52,7 @@ class _Grid(NamedTuple):
         return cls(-(-rows // down), -(-columns // across), down, across)
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.rows * self.columns
 
     @property
@@ -99,8 +99,8 @@ class DevicePatches:
         self.turn = arena.session.exclusive()
         self.add_up = arena.kernel("noise/patch_sums", {})
         self._tables = arena.constant("patch tables", _tables)
-        self._number = 0
-        self._free: list[str] = []
+        self.number = 0
+        self.free: list[str] = []
 
     def read(self, examined: Sequence[selection.Plane], limit: int) -> dict[str, Any] | None:
         """Read fields of `PatchSpectra` of planes of one shape and type; None without patches."""
@@ -192,7 +192,7 @@ class DevicePatches:
         for start in range(0, len(planes), batch):
             part = planes[start : start + batch]
             for plane, copy in zip(part, host.reshape(batch, *shape), strict=False):
-                in_bands(lambda rows, out: np.copyto(out, rows), grid.sent(plane), copy)
+                in_bands(np.copyto, copy, grid.sent(plane))
             count = len(part) * grid.count
             items = math.ceil(count / per / group) * group
             numbers = {"size": size, "nx": nx, "columns": grid.columns, "across": grid.across}
@@ -215,22 +215,20 @@ class _Held:
     """Memory of the coefficients of so many patches, given back when nobody needs it."""
 
     def __init__(self, store: DevicePatches, total: int) -> None:
-        if not store._free:
-            store._free.append(f"patch coefficients {store._number}")
-            store._number += 1
-        self.store, self.name, self.total = store, store._free.pop(), total
+        if not store.free:
+            store.free.append(f"patch coefficients {store.number}")
+            store.number += 1
+        self.store, self.name, self.total = store, store.free.pop(), total
         self.buffer = store.arena.buffer(self.name, 4 * COEFFICIENTS * total)
 
     def __del__(self) -> None:
-        self.store._free.append(self.name)
+        self.store.free.append(self.name)
 
 
 class DeviceCoefficients:
     """Coefficients (patch, coefficient) on a device, in the order that `PatchSpectra` has them."""
 
-    def __init__(
-        self, held: _Held, which: np.ndarray | None = None, unit: np.float64 | float = 1.0
-    ) -> None:
+    def __init__(self, held: _Held, which: np.ndarray | None = None, unit: float = 1.0) -> None:
         self.held, self.which, self.unit = held, which, unit
 
     def __getitem__(self, part: slice) -> DeviceCoefficients:
@@ -238,7 +236,7 @@ class DeviceCoefficients:
         which = np.arange(self.held.total) if self.which is None else self.which
         return DeviceCoefficients(self.held, which[part], self.unit)
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         import pyopencl as cl
 
         store = self.held.store
@@ -300,7 +298,7 @@ def _loaded(values: np.ndarray, mapping: Levels) -> np.ndarray:
 
 
 @contextmanager
-def patches_on(device: Any = None) -> Iterator[DevicePatches]:
+def patches_on(device: Any = None) -> Generator[DevicePatches]:
     """Open a device to read patches on, as `choose` takes it; NoDeviceError if there is none."""
     opened = session(choose_devices(device, "noise")[0])
     with device_errors(opened), borrow(opened, "noise") as arena:

@@ -101,7 +101,7 @@ def variance_laws(patches: PatchSpectra) -> VarianceLaws | None:
     columns = (found.mean, found.variance, found.count, used)
     return VarianceLaws(
         VarianceCurve(*(tuple(each.tolist()) for each in columns)),
-        tuple(map(tuple, error.tolist())),
+        tuple(tuple(row) for row in error.tolist()),
         len(x),
         constant,
         line,
@@ -123,7 +123,7 @@ def capped_cost(distance: np.ndarray) -> np.ndarray:
 
 def _distance(above: np.ndarray, errors: np.ndarray) -> np.ndarray:
     """Return differences of logarithms from a law in standard `errors`, above and below it."""
-    return above / np.where(above > 0, *errors)
+    return above / np.where(above > 0, *map(np.asarray, errors))
 
 
 def _constant(y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
@@ -142,7 +142,7 @@ def _line(share: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, f
     `share` is how bright levels are, from 0 at the darkest to 1 at the brightest of all levels,
     used or not: the line is above 0 at both.
     """
-    ends = np.exp(np.linspace(y.min() - 2.5, y.max() + 0.5, 60))
+    ends = np.exp(np.linspace(np.asarray(y.min() - 2.5), np.asarray(y.max() + 0.5), 60))
     dark, bright = np.triu_indices(60, 1)
     lines = ends[dark, None] * (1 - share) + ends[bright, None] * share
     cost = capped_cost(_distance(y - np.log(lines), error))
@@ -163,13 +163,14 @@ def _table(
     hats = np.stack([np.interp(x, knots, one) for one in np.eye(len(knots))], axis=1)
     # Where levels are few a table bends little.
     bends = 0.5 * np.diff(np.eye(len(knots)), 2, axis=0)
+    above, below = map(np.asarray, error)
     distance = np.zeros(len(x))
     for _ in range(20):  # weights depend on which levels are above it
-        weight = huber_weights(distance, *MAX_DISTANCES) / np.where(distance > 0, *error) ** 2
+        weight = huber_weights(distance, *MAX_DISTANCES) / np.where(distance > 0, above, below) ** 2
         normal = hats.T @ (hats * weight[:, None]) + bends.T @ bends
         values = np.linalg.solve(normal, hats.T @ (weight * y))
         before, distance = distance, _distance(y - hats @ values, error)
         if np.abs(distance - before).max() < 0.05:
             break
     cost = float(capped_cost(distance)) + KNOT * (number - 2)
-    return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))
+    return cost, (tuple(knots.tolist()), tuple(np.exp(values / 2).tolist()))  # pyright: ignore[reportPossiblyUnboundVariable]

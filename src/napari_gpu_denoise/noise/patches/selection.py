@@ -248,7 +248,7 @@ def blocks_of(plane: np.ndarray, size: int) -> np.ndarray:
     return whole.transpose(0, 2, 1, 3)
 
 
-def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
+def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list[Any]:
     """Return the extreme values at which a plane seems to be clipped, or filled.
 
     Pixels of `blank`, a mask, are not looked at.
@@ -259,7 +259,7 @@ def clipping_levels(plane: np.ndarray, blank: np.ndarray | None = None) -> list:
     if ends is None and known and np.array_equal(values, np.rint(values)):
         # Whole numbers come from integers, and have the ends of these.
         ends = np.iinfo(np.min_scalar_type(int(values.max())))
-    levels = []
+    levels: list[Any] = []
     for inner in (np.min, np.max) if values.size else ():
         level = inner(values)
         count = np.count_nonzero(values == level)

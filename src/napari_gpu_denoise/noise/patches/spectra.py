@@ -101,7 +101,7 @@ class PatchSpectra:
             parts = variance.grouped(plane, len(self.count), self.order)
         if not self.clipped.any():
             return parts
-        each = []
+        each: list[np.ndarray] = []
         for part in parts.each():
             share = self.clipped[part]
             held = np.cumsum(np.bincount((PATCH**2 * share).astype(int)))  # shares are of 64 pixels
@@ -195,7 +195,7 @@ def read_alike(
         blanks = [
             one if other is None else one | other for one, other in zip(bad, blanks, strict=True)
         ]
-    return found
+    return found  # pyright: ignore[reportPossiblyUnboundVariable]
 
 
 def together(parts: Sequence[PatchSpectra]) -> PatchSpectra:
@@ -259,7 +259,7 @@ def combined_sigma(measured: np.ndarray) -> tuple[float, float]:
     sigma, error = (known[known[:, 0] > 0] if known[:, 0].any() else known).T
     if len(sigma) == 1:
         return float(sigma[0]), float(error[0])
-    spread = max(math.sqrt(np.mean(error**2)), float(np.std(sigma, ddof=1)))
+    spread = max(math.sqrt((error**2).mean()), float(np.std(sigma, ddof=1)))
     # The median of n normal values has pi/2 times the variance of their mean (n large).
     return float(np.median(sigma)), spread * math.sqrt(math.pi / (2 * len(sigma)))
 
@@ -275,5 +275,5 @@ def planes_differ(sigma: Sequence[float], error: Sequence[float] | np.ndarray) -
     low, high = np.quantile(values, (0.1, 0.9))
     # Texture leaves a relative error of 0.05.
     distance = np.log(values / np.median(values)) / np.hypot(errors, 0.05)
-    unlike = np.sqrt(np.mean(distance**2)) >= limits.MIN_ERRORS_BETWEEN_PLANES
+    unlike = np.sqrt((distance**2).mean()) >= limits.MIN_ERRORS_BETWEEN_PLANES
     return bool(high >= limits.MIN_SIGMA_RATIO * low and unlike)

@@ -18,7 +18,7 @@ class Parts(NamedTuple):
     """Patches of several parts, such as levels of brightness; none is empty."""
 
     members: np.ndarray  # indices of patches, those of one part after another
-    count: np.ndarray  # (part,), how many each has
+    count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride] (part,), how many each has
 
     @property
     def first(self) -> np.ndarray:
@@ -89,7 +89,7 @@ class Pooled(NamedTuple):
     variance: np.ndarray  # (part,)
     error: np.ndarray  # (part,), relative standard error of its root
     power: np.ndarray  # (part, frequency)
-    count: np.ndarray  # (part,), patches it was read from: the first members
+    count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride] (part,), patches it was read from: the first members
 
 
 def pooled_variance(
@@ -163,7 +163,7 @@ class LevelNoise(NamedTuple):
     mean: np.ndarray  # grey level
     variance: np.ndarray
     error: np.ndarray  # relative standard error of the variance
-    count: np.ndarray  # number of patches
+    count: np.ndarray  # pyright: ignore[reportIncompatibleMethodOverride] number of patches
     open: np.ndarray  # False where pixels are clipped
     flatness: np.ndarray  # of the patches it was read from; of white noise about 1
     dispersion: np.ndarray  # of their energies; of white noise about 1

@@ -91,7 +91,7 @@ def find_in_planes(planes: Sequence[np.ndarray], channel: int | None = None) -> 
     last = len(planes) - 1
     some = [planes[k] for k in sorted({0, last // 2, last})]
     seen = list(map(_analyse_plane, some))
-    found = []
+    found: list[Finding] = []
     for axis, kind in enumerate(("rows", "columns")):
         known = [row for row in (each.offsets[axis] for each in seen) if row is not None]
         if 2 * len(known) > len(seen):

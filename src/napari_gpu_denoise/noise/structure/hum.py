@@ -30,7 +30,8 @@ def without(plane: np.ndarray, waves: Sequence[Wave]) -> np.ndarray:
     """Return a plane (y, x), float32, less waves."""
     rest = plane.copy() if waves else plane
     for wave in waves:
-        turns = (np.arange(n) * f for n, f in zip(plane.shape, (wave.fy, wave.fx), strict=True))
+        each = zip(plane.shape, (wave.fy, wave.fx), strict=True)
+        turns = (np.arange(int(n)) * f for n, f in each)
         down, across = (np.exp(2j * math.pi * each).astype(np.complex64) for each in turns)
         down *= wave.amplitude
         rest -= np.outer(down.real, across.real) - np.outer(down.imag, across.imag)
@@ -142,11 +143,11 @@ def _waves_at(plane: np.ndarray, frequencies: np.ndarray) -> list[Wave]:
             (near[:, :, 1:] * near[:, :, :-1].conj()).sum(axis=(1, 2)),
         ]
         frequencies = frequencies + np.angle(turns).T / (2 * math.pi * size)
-    waves = []
+    waves: list[Wave] = []
     for (fy, fx), blocks in zip(frequencies, block_amplitudes(plane, frequencies), strict=True):
         amplitude = complex(np.median(blocks.real), np.median(blocks.imag))
         allowed = limits.MAX_WAVE_DIFFERENCE * abs(amplitude)
-        others = float(np.mean(np.abs(blocks - amplitude) > allowed))
+        others = float((np.abs(blocks - amplitude) > allowed).mean())
         if 1 - others >= limits.MIN_WAVE_BLOCKS:
             waves.append(Wave(float(fy), float(fx), 2 * amplitude))
     return waves

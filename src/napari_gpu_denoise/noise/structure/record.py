@@ -119,7 +119,7 @@ class CorrectionRequest:
 
     def as_argument(self) -> str | tuple[str, ...]:
         """Return the argument ``correct=`` that asks for these kinds."""
-        names = [name for name, kinds in CHOICES.items() if self.kinds == set(kinds)]
+        names = [name for name, kinds in CHOICES.items() if self.kinds == frozenset(kinds)]
         return names[0] if names else tuple(sorted(self.kinds))
 
 
@@ -127,7 +127,7 @@ def parse_correction(correct: Any) -> CorrectionRequest | None:
     """Parse the argument ``correct=``: None, a request, or one or several of `CHOICES`."""
     if correct is None or isinstance(correct, CorrectionRequest):
         return correct
-    names = [correct] if isinstance(correct, str) else correct
+    names: Any = [correct] if isinstance(correct, str) else correct
     names = [*names] if isinstance(names, (tuple, list, set, frozenset)) else [""]
     if not names:
         return None

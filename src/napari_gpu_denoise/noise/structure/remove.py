@@ -115,21 +115,20 @@ class Correction:
 def prepare_correction(image: Any, names: str, request: CorrectionRequest) -> Correction:
     """Look for structured noise in some planes of an image, and decide what is removed."""
     reader = PlaneReader(image, names)
-    channels, findings = [], []
+    made: list[tuple[ChannelCorrection, list[Finding]]] = []
     for number, channel in enumerate(reader.channels):
         whole = reader.sampled(channel, side=max(image.shape))
         planes = list(map(finite_plane, whole))
-        made, found = _for_channel(planes, request, None if channel is None else number)
-        channels.append(made)
-        findings += found
-    return Correction(reader.axes, tuple(channels), tuple(findings))
+        made.append(_for_channel(planes, request, None if channel is None else number))
+    findings = tuple(each for _, found in made for each in found)
+    return Correction(reader.axes, tuple(one for one, _ in made), findings)
 
 
 def _for_channel(
     planes: list[np.ndarray], request: CorrectionRequest, number: int | None
 ) -> tuple[ChannelCorrection, list[Finding]]:
     """Return the correction of a channel, and what was found of what it removes."""
-    kinds = request.kinds | ({"hot", "dead"} if "outliers" in request.kinds else set())
+    kinds = request.kinds | {"hot", "dead"} if "outliers" in request.kinds else request.kinds
     findings = [each for each in find_in_planes(planes, number) if each.kind in kinds]
     found = {each.kind: each for each in findings}
     sides = tuple(k for k in (0, 1) if ("hot", "dead")[k] in found or "outliers" in request.always)
@@ -178,7 +177,8 @@ class CorrectedArray:
     def __getitem__(self, index: Any) -> np.ndarray:
         # Whole planes of all channels are corrected, then what was asked for is cut out.
         names = self._correction.names
-        read, cut = [], []
+        read: list[int | slice] = []
+        cut: list[int | slice] = []
         for k, one in enumerate(index_parts(index, self.shape)):
             whole = names[k] in "YX" or k == channel_axis(names)
             number = isinstance(one, int)

@@ -131,7 +131,7 @@ def middle_means(values: np.ndarray) -> np.ndarray:
         quarter = values.shape[1] // 4
         return ordered[:, quarter : values.shape[1] - quarter].mean(axis=1)
     count = np.count_nonzero(np.isfinite(values), axis=1)[:, None]
-    rank = np.arange(values.shape[1])
+    rank = np.arange(int(values.shape[1]))
     middle = (rank >= count // 4) & (rank < count - count // 4)
     with np.errstate(invalid="ignore"):
         return np.where(middle, ordered, 0.0).sum(axis=1) / middle.sum(axis=1)
@@ -184,7 +184,7 @@ def plane_offsets(planes: Sequence[np.ndarray]) -> np.ndarray:
         around = gaussian_filter(squares, (3.0, 0.7), mode="nearest")
         links = 1 / (np.maximum(around, 1e-3 * noise) + squares)
         found, image = most_probable(means, weights, links, 16 * variance, found)
-    given = zip(*(np.array_split(each, 3, axis=1) for each in (means, weights, links)), strict=True)
+    given = zip(*(np.array_split(each, 3, axis=1) for each in (means, weights, links)), strict=True)  # pyright: ignore[reportPossiblyUnboundVariable]
     thirds = [most_probable(m, w, k, 16 * variance, found)[0] for m, w, k in given]
     return shrunk(found, thirds, variance).astype(np.float32)
 
@@ -229,7 +229,7 @@ def shrunk(found: np.ndarray, thirds: Sequence[np.ndarray], variance: float) -> 
     """
     ny = len(found)
     # The first frequency of each band from 1 on, and the end of the last.
-    edges = np.unique(np.geomspace(1, ny, 15).round().astype(int))
+    edges: np.ndarray = np.unique(np.geomspace(1, ny, 15).round().astype(int))
     counts = np.diff(edges)
 
     def power(values: np.ndarray) -> np.ndarray:
@@ -238,12 +238,12 @@ def shrunk(found: np.ndarray, thirds: Sequence[np.ndarray], variance: float) -> 
 
     # A difference has twice the noise of a third, which has three times that of all.
     apart = [power(thirds[k] - thirds[k - 1]) / 6 for k in range(3)]
-    noise = np.maximum(np.mean(apart, axis=0), np.finfo(np.float64).tiny)
+    noise: np.ndarray = np.maximum(np.mean(apart, axis=0), np.finfo(np.float64).tiny)
     middles = np.sqrt(edges[:-1] * (edges[1:] - 1.0))
     crossings = np.geomspace(0.03, ny / 3, 60)[:, None, None]  # where the image is as `variance`
     powers = variance * np.geomspace(0.5, 30, 60)[:, None]  # of the offsets
     total = powers + noise + variance * (middles / crossings) ** IMAGE_SLOPE
-    cost = (counts * (np.log(total) + power(found) / total)).sum(axis=-1)
+    cost: np.ndarray = (counts * (np.log(total) + power(found) / total)).sum(axis=-1)
     image, own = np.unravel_index(cost.argmin(), cost.shape)
     frequency = np.arange(1, ny)
     rest = np.exp(np.interp(np.log(frequency), np.log(middles), np.log(noise)))
