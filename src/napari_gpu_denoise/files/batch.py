@@ -25,7 +25,6 @@ from napari_gpu_denoise.files.one_file import (
     Options,
     check_result,
     denoise_file,
-    memory_of,
 )
 from napari_gpu_denoise.files.resuming import kept_notes, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
@@ -84,6 +83,10 @@ class Batch:
         """Open an image of the batch, or a result."""
         anywhere = self.options.companions_anywhere
         return formats.open_stack(path, companions_anywhere=anywhere)
+
+    def opened(self, path: Path) -> OpenImage:
+        """Open an image of the batch to be denoised, and see whether it is read whole."""
+        return OpenImage(path, self.options.companions_anywhere, self.run)
 
 
 @dataclass(frozen=True)
@@ -374,29 +377,11 @@ def _pays(batch: Batch, files: Sequence[FileReport], todo: Sequence[Path]) -> bo
     return batch.workers.pay(seconds, len(files), len(todo))
 
 
-class _Small(NamedTuple):
-    """An open image that is read whole, and the bytes of it, its result and of what is free."""
-
-    image: OpenImage
-    nbytes: int
-    memory: HostMemory
-
-
-def _open_small(batch: Batch, path: Path) -> _Small | None:
-    """Open an image of a batch, unless it is too large to be read whole."""
-    memory = memory_of(batch.run)
-    with contextlib.ExitStack() as held:
-        found = held.enter_context(OpenImage(path, batch.options.companions_anywhere))
-        nbytes = found.small_bytes(replace(batch.run, host_memory=memory))
-        if nbytes:
-            held.pop_all()
-    return _Small(found, nbytes, memory) if nbytes else None
-
-
-def _close_small(opened: Future[_Small | None]) -> None:
-    """Close an image that is not denoised, once it is open."""
-    if opened.exception() is None and (small := opened.result()):
-        small.image.close()
+def _close(*opened: Future[OpenImage]) -> None:
+    """Close images that were opened ahead, and are not denoised."""
+    for future in opened:
+        if future.exception() is None:
+            future.result().close()
 
 
 class _Begun(NamedTuple):
@@ -425,16 +410,11 @@ class _Flow(contextlib.ExitStack):
         self._begun: deque[_Begun] = deque()
         # Held while a step is reported: there a front end may pause the run.
         self._reporting, self._ended = threading.Lock(), threading.Event()
-        self._coming: dict[Path, Future[_Small | None]] = {}
-        self.callback(self._close)
+        self._coming: dict[Path, Future[OpenImage]] = {}
+        self.callback(lambda: _close(*self._coming.values()))
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self._opening = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "opening"))
         self.callback(self._ended.set)
-
-    def _close(self) -> None:
-        """Close what was opened ahead, and whose turn did not come."""
-        while self._coming:
-            _close_small(self._coming.popitem()[1])
 
     def take(self, todo: Sequence[Path], count: int) -> None:
         """Denoise the first of the last files of a count, or begin to."""
@@ -445,17 +425,16 @@ class _Flow(contextlib.ExitStack):
             self.finish()  # it may lead to the result of an earlier file
         for each in todo[: 1 + _AT_ONCE] if flows else ():
             if each in batch.targets and each not in self._coming:
-                self._coming[each] = self._opening.submit(_open_small, batch, each)
+                self._coming[each] = self._opening.submit(batch.opened, each)
         coming = self._coming.pop(path, None)
         found = self._state.sort(path, coming and coming.result)
-        if not isinstance(found, _Small):
-            if coming is not None:  # it is left out
-                _close_small(coming)
+        if not isinstance(found, OpenImage):
+            _close(*filter(None, [coming]))
             self.finish()
             self._alone(path, place, found)
             return
         with contextlib.ExitStack() as opened:
-            opened.push(found.image)
+            opened.push(found)
             while self._begun:
                 held = found.nbytes + sum(each.nbytes for each in self._begun)
                 if len(self._begun) < _AT_ONCE and found.memory.fits(held, batch.devices):
@@ -464,11 +443,11 @@ class _Flow(contextlib.ExitStack):
             self._begin(path, place, found)
             opened.pop_all()
 
-    def _begin(self, path: Path, place: tuple[int, int], small: _Small) -> None:
+    def _begin(self, path: Path, place: tuple[int, int], opened: OpenImage) -> None:
         """Let a thread denoise a file, on one of the devices."""
         devices = self.batch.devices
         device = (devices[place[0] % len(devices)],)
-        run = replace(self.batch.run, host_memory=small.memory, device=device)
+        run = replace(self.batch.run, host_memory=opened.memory, device=device)
         steps: deque[Step] = deque()
 
         def report(step: Step) -> None:
@@ -478,11 +457,11 @@ class _Flow(contextlib.ExitStack):
         def stopped() -> bool:
             return self._ended.is_set() or self._progress.stopped()
 
-        own = {"opened": small.image, "progress": Progress(report, stopped), "spent": {}}
+        own = {"opened": opened, "progress": Progress(report, stopped), "spent": {}}
         self._state.spent.append(own["spent"])
         given = denoise_file, path, self.batch.targets[path], run, self.batch.options
         future = self._pool.submit(*given, **own)
-        self._begun.append(_Begun(path, place, time.monotonic(), small.nbytes, steps, future))
+        self._begun.append(_Begun(path, place, time.monotonic(), opened.nbytes, steps, future))
 
     def finish(self) -> None:
         """Wait for the files that were begun, and report on them."""
@@ -597,9 +576,9 @@ def _by_workers(
 
     def small() -> Iterator[tuple[Any, ...]]:
         for path in itertools.takewhile(lambda _: not state.stops(files), todo):
-            found = state.sort(path, partial(_open_small, batch, path))
-            if isinstance(found, _Small):
-                found.image.close()
+            found = state.sort(path, partial(batch.opened, path))
+            if isinstance(found, OpenImage):
+                found.close()
                 begun.append(path)
                 yield "file", filtered_file, path, batch.targets[path], batch.run, options
             elif found:
@@ -688,8 +667,8 @@ class _BatchState:
         return output.Kept(found)
 
     def sort(
-        self, path: Path, opened: Callable[[], _Small | None] | None
-    ) -> FileReport | _Small | None:
+        self, path: Path, opened: Callable[[], OpenImage] | None
+    ) -> FileReport | OpenImage | None:
         """Return an image that is small, as `opened` returns it, or why it is left out; else None.
 
         An image that no worker or thread is to denoise is not opened.
@@ -697,11 +676,12 @@ class _BatchState:
         try:
             if (report := self.left_out(path)) is not None or opened is None:
                 return report
-            if (found := opened()) is None:
+            if not (found := opened()).nbytes:
+                found.close()
                 return None
         except Exception as error:
             return self.failed(path, error)
-        files = found.image.picture.files or (path,)
+        files = found.picture.files or (path,)
         self._sources.update(_real(file) for file in files if file != path)
         return found
 

@@ -39,20 +39,23 @@ _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
 
 
 class OpenImage(contextlib.ExitStack):
-    """An image whose pixels are still in its file, which is closed when the block ends."""
+    """An image whose pixels are still in its file, which is closed when the block ends.
 
-    def __init__(self, path: Path, companions_anywhere: bool) -> None:
+    With a run, `nbytes` are those of a small image with its result, 0 of one that is not read
+    whole, and `memory` is what the run may take.
+    """
+
+    nbytes = 0
+
+    def __init__(self, path: Path, companions_anywhere: bool, run: Run | None = None) -> None:
         super().__init__()
         opened = formats.open_stack(path, companions_anywhere=companions_anywhere)
         self.picture = self.enter_context(opened)
-        self._before = _stamps(self.picture)
-
-    def small_bytes(self, run: Run) -> int:
-        """Return the bytes of a small image with its result; 0 of one that is not read whole."""
-        data = self.picture.data
-        if _is_long(self.picture, replace(run, axes=run.axes or self.picture.filter_axes)):
-            return 0
-        return data.nbytes + data.size * max(data.dtype.itemsize, 4)
+        self._before, data = _stamps(self.picture), self.picture.data
+        if run is not None:
+            self.memory, axes = memory_of(run), run.axes or self.picture.filter_axes
+            if not _is_long(self.picture, replace(run, axes=axes, host_memory=self.memory)):
+                self.nbytes = data.nbytes + data.size * max(data.dtype.itemsize, 4)
 
     @contextlib.contextmanager
     def unchanged(self) -> Iterator[None]:
