@@ -166,7 +166,7 @@ def filter_title(record: Mapping[str, Any]) -> str:
     from napari_gpu_denoise.filters import REMOVED
 
     kind = filter_of(record)
-    return REMOVED.get(record.get("filter", ""), "") if kind is None else kind.title
+    return REMOVED.get(str(record.get("filter")), "") if kind is None else kind.title
 
 
 def name_of(record: Mapping[str, Any]) -> str:
