@@ -268,3 +268,11 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
     click(panel.draw_button)
     viewer.window.remove_dock_widget(panel)
     assert list(viewer.layers) == list(pair)
+
+
+def test_the_line_of_colours_is_white(viewer, open_compare):
+    before = viewer.add_image(np.full((40, 60, 3), 90, np.uint8), name="a", rgb=True)
+    add_result(viewer, before, "X", rgb=True)
+    open_compare()
+    (curtain,) = temporary(viewer)
+    assert curtain.data.line == 255

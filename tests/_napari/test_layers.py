@@ -5,12 +5,15 @@ import numpy as np
 import pytest
 from napari.components import ViewerModel
 from napari.layers import Image
+from napari.layers._source import layer_source
 from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise._napari.layers import source as layers
+from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.files import samples
 
 
 @pytest.mark.parametrize(
@@ -119,3 +122,10 @@ def test_a_frame_lies_where_it_lies_in_the_stack(changes):
         there = (place[0] + 4, *place[1:])
         assert_allclose(frame.data_to_world(place), whole.data_to_world(there))
     assert_allclose(whole.translate, changes.get("translate", (0, 0, 0)))
+
+
+@pytest.mark.parametrize(("plugin", "file"), [(METADATA_KEY, "mri.ome.tif"), ("other", None)])
+def test_the_file_of_a_sample_is_ours(plugin, file):
+    with layer_source(sample=(plugin, "mri")):
+        layer = Image(np.zeros((4, 4)))
+    assert layers.file_of(layer) == (file and str(samples.path("mri")))
