@@ -20,12 +20,7 @@ from numpy.typing import ArrayLike
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, output, zarr
 from napari_gpu_denoise.files.image_file import ImageFile
-from napari_gpu_denoise.files.one_file import (
-    OpenImage,
-    Options,
-    check_result,
-    denoise_file,
-)
+from napari_gpu_denoise.files.one_file import OpenImage, Options, check_result, denoise_file
 from napari_gpu_denoise.files.resuming import kept_notes, remove_unfinished
 from napari_gpu_denoise.noise.models import summary_of
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
@@ -81,8 +76,7 @@ class Batch:
 
     def open_image(self, path: Path) -> contextlib.AbstractContextManager[ImageFile]:
         """Open an image of the batch, or a result."""
-        anywhere = self.options.companions_anywhere
-        return formats.open_stack(path, companions_anywhere=anywhere)
+        return formats.open_stack(path, companions_anywhere=self.options.companions_anywhere)
 
     def opened(self, path: Path) -> OpenImage:
         """Open an image of the batch to be denoised, and see whether it is read whole."""
