@@ -80,10 +80,11 @@ def worded(message: BaseException | str, remedies: Mapping[str, str]) -> str:
     return str(message)
 
 
-def free_traceback(error: BaseException | None) -> None:
-    """Free the pixels and device objects that an error holds by its traceback."""
+def free_traceback(error: BaseException | None, kept: bool = True) -> None:
+    """Free what an error holds by its traceback; unless that is `kept`, by calling frames, too."""
     while error is not None:
         traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = error.__traceback__ if kept else None
         error = error.__cause__ or error.__context__
 
 

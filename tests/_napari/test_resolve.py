@@ -196,6 +196,11 @@ def test_places_and_layers_in_words(viewer):
 def test_what_a_run_would_refuse_is_told_before_it(viewer, given, said):
     found = resolved(viewer, viewer.add_image(NOISE), **given)
     assert isinstance(found, Problem) and said in str(found.error)
+    # Frames would hold what called this, such as widgets, for a worker to free: napari crashed.
+    error = found.error
+    while error is not None:
+        assert error.__traceback__ is None
+        error = error.__cause__ or error.__context__
 
 
 def test_a_map_of_colours_needs_them_joined(viewer):

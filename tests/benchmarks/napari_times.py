@@ -23,7 +23,7 @@ import napari
 import numpy as np
 from qtpy.QtCore import QEventLoop, QThreadPool, QTimer
 
-TITLES = ("NL-means", "BM3D", "VBM3D", "BM4D", "Isoline", "Estimated noise")
+TITLES = ("Filter", "Filter", "Estimated noise", "Estimated noise", "Compare", "Batch")
 BARS = {"NL-means": 150, "fast": 250, "gap": 100, "cancel": 500}
 
 
@@ -98,8 +98,8 @@ class Times:
         self.movie = self.viewer.add_image(movie, name="movie", axis_labels=("t", "y", "x"))
         rest(1)
 
-    def open(self, title: str):
-        """Open a panel as the menus do."""
+    def open(self, title: str, filter: str = ""):
+        """Open a panel as the menus do, that of filters at one of them."""
         from napari_gpu_denoise._napari.docks import open_panel
         from napari_gpu_denoise._napari.loading import when_loaded
 
@@ -112,6 +112,9 @@ class Times:
             wait(lambda: bool(panel.options.device.caption.text()))
             if self.device is not None:
                 panel.options.device.device = lambda: self.device
+        if filter:
+            panel.filter.choose(filter)
+            rest(0.5)
         return panel
 
     def opening(self) -> None:
@@ -124,16 +127,16 @@ class Times:
             self.viewer.window.remove_dock_widget(panel)
             rest(0.3)
 
-    def previews(self, title: str, profile: str | None, bar: float) -> None:
+    def previews(self, filter: str, profile: str | None, bar: float) -> None:
         """Time from a slider to the picture, and the longest gap while it is dragged."""
-        panel = self.open(title)
+        panel = self.open("Filter", filter)
         if profile is not None:
             panel.form.profile.setCurrentText(profile)
         panel.options.noise.edit.setText("20")
         panel.options.noise.choose("typed")
         panel.preview.box.setChecked(True)
         wait(lambda: panel.live.settled)
-        named = title if profile is None else f"{title} {profile}"
+        named = filter if profile is None else f"{filter} {profile}"
         waits = []
         for value in (1, 3, 5, 7, 9, 11, 13):
             before = panel.live.layer.data
@@ -161,7 +164,7 @@ class Times:
 
     def running(self) -> None:
         """Longest gaps of a run: while it works, and when its result is added."""
-        panel = self.open("NL-means")
+        panel = self.open("Filter", "nl_means")
         for number in range(2):
             self.gaps.begin()
             panel.runs.ended.disconnect(panel._on_outcome)
@@ -183,7 +186,7 @@ class Times:
 
     def cancelling(self) -> None:
         """Time from Cancel to a panel that is ready again, at several stages of a run."""
-        panel = self.open("BM3D")
+        panel = self.open("Filter", "bm3d")
         panel.form.profile.setCurrentText("high")
         for stage in ("Measuring", "Compiling", "Denoising"):
             if stage == "Measuring":
@@ -207,9 +210,9 @@ def main() -> None:
     times = Times(parser.parse_args().device)
     print(f"{'':52}{'ms':>8}{'bar':>8}")
     times.opening()
-    times.previews("NL-means", None, BARS["NL-means"])
-    times.previews("BM3D", "fast", BARS["fast"])
-    times.previews("BM3D", None, BARS["fast"])
+    times.previews("nl_means", None, BARS["NL-means"])
+    times.previews("bm3d", "fast", BARS["fast"])
+    times.previews("bm3d", None, BARS["fast"])
     times.running()
     times.cancelling()
     QThreadPool.globalInstance().waitForDone()  # those that were left

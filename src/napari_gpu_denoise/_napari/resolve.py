@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.layers.results import shines_through
 from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
 from napari_gpu_denoise.assessment.recommend import Advice, recommend, seconds_on, time_in_words
-from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError
+from napari_gpu_denoise.errors import AxesError, DenoiseError, LayerError, free_traceback
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.image.axes import UNNAMED, check_axes
 from napari_gpu_denoise.measurements.subspace import MEASUREMENTS, SLICES, Subspace
@@ -105,6 +105,8 @@ def resolve(model: PanelModel, dims: Dims) -> Resolved | Problem:
         settings = model.settings or Recommended()
         requests = tuple(request_of(model, each, settings, dims) for each in model.layers)
     except DenoiseError as error:
+        # Frames and what is resolved would hold each other, and a worker free the widgets in them.
+        free_traceback(error, kept=False)
         return Problem(error)
     return Resolved(model.layers, requests, _what(model, requests))
 

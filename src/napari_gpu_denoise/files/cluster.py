@@ -427,8 +427,7 @@ class NewWorkers:
     def __init__(self, count: int, device: Any, said: Callable[[str], object]) -> None:
         _check_dask()
         self.device, self._count, self._said = device, count, said
-        self.note = "No workers were started: the run was too short."
-        self._first: tuple[float, int] | None = None
+        self.note, self._first = "No workers were started: the run was too short.", None
 
     def pay(self, seconds: float, done: int, left: int) -> bool:
         """Return whether they shorten what is left of a batch, of which files are done already.
@@ -457,8 +456,7 @@ class NewWorkers:
         """Yield a client of the workers, which end with the block; of a CPU, each has its share."""
         from distributed import Client, LocalCluster
 
-        count, cores = self._count, os.cpu_count() or 1
-        share = str(max(cores // count, 1))
+        count, share = self._count, str(max((os.cpu_count() or 1) // self._count, 1))
         with contextlib.ExitStack() as held:
             try:
                 cluster = LocalCluster(

@@ -356,10 +356,8 @@ class _Series:
         # If all exceed the noise, it is stronger than its sigma, and would be taken for borders.
         certain = min(above, kept) if above < count else 0
         if above == count:
-            fact = "all components exceed the noise, as if sigma were too small: interpolation "
-            fact += "correlates noise, which then seems weaker than it is"
-            remedy = "filter before any step that interpolates, or give sigma"
-            notes.append(Note(fact, remedy, code="all-components"))
+            fact = "all components exceed the noise: sigma is too small, as of interpolated series"
+            notes.append(Note(fact, "filter before interpolating", code="all-components"))
         return self.scale, vectors[:, ::-1][:, :kept], certain, notes
 
     def fit(self, components: np.ndarray, filtered: np.ndarray, certain: int) -> None:

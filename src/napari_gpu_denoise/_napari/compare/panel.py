@@ -148,10 +148,9 @@ class ComparePanel(LayerPanel):
         self.hold_button.released.connect(lambda: self._hold(False))
         self.draw_button.clicked.connect(self.draw)
         dims, active = self._viewer.dims.events, self._viewer.layers.selection.events.active
-        views: list[Any] = [(each, self._show) for each in (dims.ndisplay, dims.order)]
-        views.append((docks.grid_of(self._viewer).events.enabled, self._show))
-        views.append((dims.current_step, self._on_drawn))
-        self.follow("viewer", [(active, self._on_active), *views])
+        seen = dims.ndisplay, dims.order, docks.grid_of(self._viewer).events.enabled
+        views = [(active, self._on_active), (dims.current_step, self._on_drawn)]
+        self.follow("viewer", [*views, *((each, self._show) for each in seen)])
 
     def take(self, result: Layer | None) -> None:
         """Compare what is selected, as on opening, or else a result."""

@@ -31,7 +31,7 @@ from napari_gpu_denoise._napari.run import Request, denoise_layer, report
 from napari_gpu_denoise._napari.tasks import Outcome, Task, TimeLeft, words_of
 from napari_gpu_denoise._napari.wording import duration
 from napari_gpu_denoise.assessment.recommend import Advice
-from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
+from napari_gpu_denoise.errors import DenoiseError, LayerError, Note, free_traceback
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.opencl.device import choose_devices
@@ -178,6 +178,7 @@ class FilterPanel(ImagePanel):
         try:
             self.model.settings = self.filter.settings()
         except DenoiseError as error:
+            free_traceback(error, kept=False)
             self.model.settings = error
 
     def _take_axes(self) -> None:
@@ -300,7 +301,8 @@ class FilterPanel(ImagePanel):
         model, dims = self.model, self._viewer.dims
         try:
             return tuple(resolve.advice_on(model, each, dims) for each in model.layers)
-        except DenoiseError:
+        except DenoiseError as error:
+            free_traceback(error, kept=False)
             return ()
 
     def _advise(self, resolved: Resolved | Problem) -> None:
