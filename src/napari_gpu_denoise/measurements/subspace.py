@@ -357,7 +357,7 @@ class _Series:
         certain = min(above, kept) if above < count else 0
         if above == count:
             fact = "all components exceed the noise: sigma is too small, as of interpolated series"
-            notes.append(Note(fact, "filter before interpolating", code="all-components"))
+            notes.append(f"{fact}: filter before interpolating")
         return self.scale, vectors[:, ::-1][:, :kept], certain, notes
 
     def fit(self, components: np.ndarray, filtered: np.ndarray, certain: int) -> None:
