@@ -249,7 +249,7 @@ def test_a_small_file_is_tried_on_another_worker(several, client, one, monkeypat
 
 @pytest.mark.parametrize(
     ("when", "begun"),
-    [({"_WORTH": -1.0}, ["0.tif", "1.tif", "5.tif"]), ({"_LONG": -1.0}, ["5.tif"]), ({}, None)],
+    [({"_WORTH": -1.0}, ["0.tif", "1.tif", "5.tif"]), ({"_ALONE": -1.0}, ["5.tif"]), ({}, None)],
 )
 def test_workers_are_started_when_they_shorten_a_batch(
     several, client, device, monkeypatch, tmp_path, when, begun

@@ -334,19 +334,19 @@ def denoise_files(
     """
     todo = [path for path in batch.found if only is None or path in only]
     files: list[FileReport] = []
-    state, count, spread, new = _BatchState(batch), len(todo), False, batch.workers
+    state, count, new = _BatchState(batch), len(todo), batch.workers
     with contextlib.ExitStack() as held:
         flow = held.enter_context(_Flow(batch, state, files, progress))
         try:
+            if batch.options.client is not None:
+                todo = _by_workers(batch, state, todo, files, progress)
             while todo and not state.stops(files):
                 if batch.workers is not None and _pays(batch, files, todo):
                     flow.finish()
-                    client = held.enter_context(new.started())
                     run = replace(batch.run, device=new.device)
-                    options = replace(batch.options, client=client)
+                    options = replace(batch.options, client=held.enter_context(new.started()))
                     batch = flow.batch = replace(batch, run=run, options=options, workers=None)
-                if batch.options.client is not None and not spread:
-                    todo, spread = _by_workers(batch, state, todo, files, progress), True
+                    todo = _by_workers(batch, state, todo, files, progress)
                 else:
                     flow.take(todo, count)
                     del todo[0]
@@ -371,10 +371,10 @@ def _pays(batch: Batch, files: Sequence[FileReport], todo: Sequence[Path]) -> bo
     return batch.workers.pay(seconds, len(files), len(todo))
 
 
-def _close(*opened: Future[OpenImage]) -> None:
+def _close(opened: Iterable[Future[OpenImage] | None]) -> None:
     """Close images that were opened ahead, and are not denoised."""
     for future in opened:
-        if future.exception() is None:
+        if future is not None and future.exception() is None:
             future.result().close()
 
 
@@ -405,7 +405,7 @@ class _Flow(contextlib.ExitStack):
         # Held while a step is reported: there a front end may pause the run.
         self._reporting, self._ended = threading.Lock(), threading.Event()
         self._coming: dict[Path, Future[OpenImage]] = {}
-        self.callback(lambda: _close(*self._coming.values()))
+        self.callback(_close, self._coming.values())
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self._opening = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "opening"))
         self.callback(self._ended.set)
@@ -423,7 +423,7 @@ class _Flow(contextlib.ExitStack):
         coming = self._coming.pop(path, None)
         found = self._state.sort(path, coming and coming.result)
         if not isinstance(found, OpenImage):
-            _close(*filter(None, [coming]))
+            _close([coming])
             self.finish()
             self._alone(path, place, found)
             return

@@ -413,7 +413,7 @@ def _quietly(method: Callable, **options: Any) -> None:
 
 # Workers are started where they can save more than so many seconds, since to start and to end them
 # takes about three; or at once for one image that takes a graphics card so many.
-_WORTH, _LONG = 10.0, 10.0
+_WORTH, _ALONE = 10.0, 10.0
 _THREADS = 2  # of each process: while a device filters a part, another one is read or written
 
 
@@ -436,7 +436,7 @@ class NewWorkers:
         """
         import psutil  # which dask.distributed needs, too
 
-        if seconds > _LONG:
+        if seconds > _ALONE:
             return True
         idle = psutil.cpu_times().idle / (psutil.cpu_count() or 1)
         if self._first is None:  # until a file is done, kernels may be built
