@@ -138,6 +138,21 @@ def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, nois
     assert len(viewer.layers) == 2 and usable(panel)
 
 
+def test_devices_that_are_listed_late_leave_what_was_said(viewer, open_panel, done, noisy):
+    viewer.add_image(noisy)
+    panel = open_panel()
+    foretold = panel.status.text()
+    panel.options.device.listed.emit()
+    assert panel.status.text() == foretold  # nothing stands in the way
+    said = done(panel)
+    panel.options.device.listed.emit()
+    assert panel.status.text() == said and said.startswith("Done in ")
+    viewer.layers[0].data = np.full_like(noisy, np.nan, np.float32)
+    failed = done(panel)
+    panel.options.device.listed.emit()
+    assert panel.status.text() == failed and failed.startswith("<b>Not done.</b>")
+
+
 @pytest.mark.parametrize(
     ("error", "said"),
     [

@@ -98,6 +98,7 @@ class FilterPanel(ImagePanel):
         self._settled = parts.settling_timer(self, _SETTLED, self.draw)
         self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
+        self._foretold = ""  # and the line, where it is about a run to come
         self._unproven: tuple[Request, str] | None = None  # and the model of noise not proven
         self._count = 0  # of the runs that were started together
         self._ended: list[str] = []  # names of their results, empty for those that failed
@@ -222,7 +223,8 @@ class FilterPanel(ImagePanel):
         """Build kernels for a GPU while the user looks at the panel."""
         from napari_gpu_denoise.opencl.device import choose
 
-        self._said = None
+        if self.status.text() == self._foretold:
+            self._said = None
         self.draw()
         with suppress(DenoiseError):
             device = choose(self.model.device)
@@ -270,6 +272,7 @@ class FilterPanel(ImagePanel):
             self._said = resolved.key
             self.proof_button.hide()
             self._say_what(resolved)
+            self._foretold = self.status.text()
         self.live.changed()
 
     @property
@@ -332,7 +335,7 @@ class FilterPanel(ImagePanel):
                 self._looking.proceed([(each, self.title) for each in looks])
 
     def _on_looking(self, step: Step) -> None:
-        if not self.runs.running:
+        if self.filter.kind is Recommended and not self.runs.running:
             self.say(words_of(step))
 
     def _on_looked(self, looked: Outcome) -> None:
@@ -346,7 +349,8 @@ class FilterPanel(ImagePanel):
             self._run_when_looked = False
             self.run()
         else:
-            self._said = None
+            if self.filter.kind is Recommended:
+                self._said = None
             self.draw()
 
     # --- runs -------------------------------------------------------------------------------------
