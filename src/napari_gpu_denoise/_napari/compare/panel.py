@@ -258,7 +258,7 @@ class ComparePanel(LayerPanel):
         elif mode == overlay.RESIDUAL and (shown := self.overlay.layer) is not None:
             limit = shown.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
-            of = "standard deviations of the noise" if shown.data.in_sigmas else of
+            of = "standard deviations of the noise" if pair.in_sigmas else of
             of += f" of {pair.after.name}" if len(self._pairs) > 1 else ""
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
         elif self.overlay.mode:
@@ -318,11 +318,11 @@ class ComparePanel(LayerPanel):
         if pair is None or drawn is None or not len(drawn.data):
             return
         axes = overlay.shown_axes(self._viewer, pair.after)
-        corners = np.asarray(drawn.data[-1], float)
-        if axes is None or len(corners) < 2 or not np.ptp(corners, axis=0).any():
+        ends = np.asarray(drawn.data[-1], float)[[0, -1]]
+        if axes is None or not np.ptp(ends, axis=0).any():
             return
         shown = overlay.slice_shown(self._viewer, pair.after)
-        curves, distance = pairing.profile(pair, corners, shown, axes)
+        curves, distance = pairing.profile(pair, ends, shown, axes)
         if self._plot is None:
             from napari_gpu_denoise._napari.noise.plots import Plot
 
