@@ -14,7 +14,7 @@ from qtpy.QtCore import QObject, Signal
 from napari_gpu_denoise._napari.compare.pair import Pair
 from napari_gpu_denoise._napari.docks import camera_of, grid_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
-from napari_gpu_denoise._napari.layers.source import LOOKS, finest, looks_of, place_of, set_changed
+from napari_gpu_denoise._napari.layers.source import finest, looks_of, place_of
 from napari_gpu_denoise._napari.parts import settling_timer
 from napari_gpu_denoise.noise.robust import deviation
 
@@ -118,7 +118,8 @@ class CompareOverlay(QObject):
             limit = _SIGMAS * spread(plane)
             looks = {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
         if known is not None:
-            set_changed(known, looks)
+            if residual:
+                known.contrast_limits = -limit, limit
             known.visible = True
             return known
         place = place_of(after) | {"metadata": temporary_metadata(self.mode, pair.before)}
@@ -129,6 +130,8 @@ class CompareOverlay(QObject):
         self._made[self.mode, pair], self._planes[layer] = layer, plane
         layers = self._viewer.layers
         layers.insert(max(layers.index(pair.before), layers.index(after)) + 1, layer)
+        if not residual:
+            layers.link_layers((after, layer), looks)
         return layer
 
     def pause(self) -> None:
@@ -226,7 +229,7 @@ class CompareOverlay(QObject):
             after = pair.after.events
             for each in (pair.before.events, after):
                 found += [(each.data, self._on_data), (each.visible, self._on_visible)]
-            found += [(getattr(after, name), self._on_looks) for name in LOOKS]
+            found.append((after.contrast_limits, self.redraw))  # the line is as bright as can be
         return found
 
     def _on_data(self, event: object = None) -> None:
@@ -242,12 +245,6 @@ class CompareOverlay(QObject):
                 self._hiding = True
                 layer.visible = False
                 self._hiding = False
-
-    def _on_looks(self, event: object = None) -> None:
-        if self.mode == CURTAIN:
-            for pair, layer in self._shown.items():
-                set_changed(layer, looks_of(pair.after))
-            self._redrawing.start()
 
 
 def slice_shown(viewer: Viewer, layer: Image) -> tuple[int | slice, ...]:
