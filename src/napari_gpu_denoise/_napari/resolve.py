@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -331,20 +330,6 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
                 named[i] = letter
             found["".join(named)] = meaning
     return found
-
-
-def describe_axes(axes: str, shape: tuple[int, ...]) -> str:
-    """Return the meaning of axes in words, such as ``"16 time points, 192 by 208 pixels"``."""
-    lengths, known = dict(zip(axes, shape, strict=True)), source.AXIS_WORDS
-    named = [(lengths[letter], known[letter]) for letter in axes if letter in known]
-    colours = {(3, known["S"]): "RGB", (4, known["S"]): "RGBA"}
-    words = [colours.get(each, f"{each[0]} {each[1]}{'s' * (each[0] != 1)}") for each in named]
-    used = {*source.AXIS_WORDS, *"YX"}
-    independent = math.prod(n for a, n in zip(axes, shape, strict=True) if a not in used)
-    if independent > 1:
-        words.append(f"{independent} independent planes")
-    size = f"{lengths['Y']} by {lengths['X']} pixels"
-    return ", ".join([*words, size])
 
 
 def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str, str]) -> str:

@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
 from napari_gpu_denoise.assessment.recommend import models_in_words, noise_in_words
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.image.levels import convert, put_together
+from napari_gpu_denoise.image.levels import put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.settings import size_in_words
@@ -160,7 +160,8 @@ def _run(request: Request, progress: Progress, what: str) -> Denoised:
     t = t if t >= 0 and data.shape[t] > 1 else None
     image = out = folder = None
     if not arrays.is_read_by_parts(data, t):
-        image = arrays.load(data, progress)
+        progress.stage("reading")
+        image = np.asarray(data[...])
     named = progress.within(doing(what))
     named.stage("denoising")
     # Alpha, the last of four colour samples, passes as it is.
@@ -188,12 +189,8 @@ def _with_alpha(
     """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
     data, index = request.source.data, request.index
     if out is not None:
-        first = index[0].start
-        for some in arrays.cuts(data, 0):
-            start, stop = max(some.start, first), min(some.stop, index[0].stop)
-            if start < stop:
-                part = np.asarray(data[(slice(start, stop), *index[1:])])
-                convert(part[..., 3:], out[start - first : stop - first, ..., 3:])
+        rest = arrays.as_dask(data, colours=True)[(*index[:-1], slice(3, None))]
+        rest.astype(out.dtype).store(out[..., 3:], scheduler="synchronous")
         return out
     given = (data if image is None else image)[index]
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
