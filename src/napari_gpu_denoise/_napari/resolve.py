@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -252,7 +251,7 @@ def channels_in_words(layers: Sequence[Image]) -> str:
     origin = provenance.file_origin(layers[0].metadata)
     what = "layers" if origin is None or origin.split is None else "channels"
     number = "Both" if len(layers) == 2 else f"All {len(layers)}"
-    return f"{number} {what} of {Path(str(source.file_of(layers[0]))).name}"
+    return f"{number} {what} of {provenance.file_name(layers[0])}"
 
 
 def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, ...]:

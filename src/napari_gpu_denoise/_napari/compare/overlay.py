@@ -59,7 +59,6 @@ class CompareOverlay(QObject):
         self._at: int | None = None
         self._alone = False  # the image, without its result
         self._hidden: dict[Layer, bool] = {}
-        self._hiding = False
         self._redrawing = settling_timer(self, _REDRAWN, self.redraw)
 
     @property
@@ -151,7 +150,7 @@ class CompareOverlay(QObject):
             each.visible = False
         for each, visible in hidden.items():
             if each in self._viewer.layers:
-                each.visible = visible
+                each.visible |= visible
 
     def stop(self) -> None:
         """Remove the overlay; the pairs get their visibility back."""
@@ -226,25 +225,15 @@ class CompareOverlay(QObject):
         """Return events of the pairs and the viewer, and what follows them."""
         found = [(self._viewer.dims.events.current_step, self.redraw)]
         for pair in self._pairs:
-            after = pair.after.events
-            for each in (pair.before.events, after):
-                found += [(each.data, self._on_data), (each.visible, self._on_visible)]
-            found.append((after.contrast_limits, self.redraw))  # the line is as bright as can be
+            found += [(each.events.data, self._on_data) for each in (pair.before, pair.after)]
+            # The line is as bright as can be.
+            found.append((pair.after.events.contrast_limits, self.redraw))
         return found
 
     def _on_data(self, event: object = None) -> None:
         for each in self._pairs:
             each.forget()
             self._redrawing.start()
-
-    def _on_visible(self, event: Any) -> None:
-        """Remember what others make of a hidden layer; it stays hidden while this is shown."""
-        for layer in () if self._hiding else self._hidden:
-            if layer is event.source:
-                self._hidden[layer] = layer.visible
-                self._hiding = True
-                layer.visible = False
-                self._hiding = False
 
 
 def slice_shown(viewer: Viewer, layer: Image) -> tuple[int | slice, ...]:

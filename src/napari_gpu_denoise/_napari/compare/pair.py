@@ -12,6 +12,7 @@ from napari.layers import Image, Layer
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import finest, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Series
+from napari_gpu_denoise._napari.resolve import channels_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert
@@ -49,17 +50,13 @@ def channels_with(result: Image, layers: Iterable[Layer]) -> tuple[Image, ...]:
 
     They can be compared at once.
     """
-    origin, name = provenance.file_origin(result.metadata), _filter(result)
-    if origin is None or origin.split is None:
-        return (result,)
-    found = {origin.place: result}
+    layers = list(layers)
+    source = provenance.first_origin(result, layers)
+    found = {source: result}
     for each in results_in(layers):
-        other = provenance.file_origin(each.metadata)
-        if other is None or (other.path, other.shape) != (origin.path, origin.shape):
-            continue
-        if _filter(each) == name and finest(each).shape == finest(result).shape:
-            found.setdefault(other.place, each)
-    return tuple(found[place] for place in sorted(found))
+        if _filter(each) == _filter(result) and finest(each).shape == finest(result).shape:
+            found.setdefault(provenance.first_origin(each, layers), each)
+    return tuple(found[each] for each in channels_of(source, layers) if each in found) or (result,)
 
 
 def counterpart(before: Image, result: Image, layers: Iterable[Layer]) -> Image | None:

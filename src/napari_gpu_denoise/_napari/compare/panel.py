@@ -19,6 +19,7 @@ from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import shapes_on
 from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.resolve import channels_in_words
 
 MODES = {
     "Curtain: before | after": overlay.CURTAIN,
@@ -67,9 +68,7 @@ class ResultInput(LayerInput):
             found = pairing.channels_with(each, self._viewer.layers)
             title = provenance.filter_title(provenance.record_of(each))
             if len(found) > 1:
-                number = "Both" if len(found) == 2 else f"All {len(found)}"
-                name = provenance.file_name(each)
-                groups[found] = f"{number} channels of {name}, {title}"
+                groups[found] = f"{channels_in_words(found)}, {title}"
         return groups
 
 
