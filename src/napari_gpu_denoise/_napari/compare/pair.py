@@ -185,16 +185,13 @@ class Pair:
         self, after: np.ndarray, index: tuple[int | slice, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the image that is expected at a part of the result, and the sigma of its noise."""
-        if self._channels is None:
-            return _expected(self._models[0], after)
-        number = index[self._channels] if self._channels < len(index) else slice(None)
-        if not isinstance(number, slice):
-            return _expected(self._models[number], after)
-        along = sum(isinstance(each, slice) for each in index[: self._channels])
-        planes = zip(self._models, np.moveaxis(after, along, 0), strict=True)
-        found = zip(*(_expected(*each) for each in planes), strict=True)
-        means, sigmas = (np.stack(each, along) for each in found)
-        return means, sigmas
+        models, axis = self._models, self._channels
+        if axis is not None and axis < len(index) and not isinstance(index[axis], slice):
+            models = (models[index[axis]],)
+        along = sum(isinstance(each, slice) for each in index[: axis or 0])
+        parts = zip(models, np.split(after, len(models), along), strict=True)
+        means, sigmas = zip(*(_expected(*each) for each in parts), strict=True)
+        return np.concatenate(means, along), np.concatenate(sigmas, along)
 
 
 def _shifted(index: int | slice, shift: int, length: int) -> int | slice:

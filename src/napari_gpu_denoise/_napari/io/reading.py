@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +129,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             "name": (stem if count == 1 else f"{stem} {own}") + made,
             "rgb": rgb,
             "multiscale": len(levels) > 1,
-            "metadata": {**metadata, provenance.FILE_KEY: origin.as_dict()},
+            "metadata": {**metadata, provenance.FILE_KEY: asdict(origin)},
             **place,
         }
         if not rgb:

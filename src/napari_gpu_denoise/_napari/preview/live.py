@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from napari.components import LayerList
 from napari.layers import Image, Layer
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.docks import camera_of
@@ -31,8 +29,8 @@ from napari_gpu_denoise.errors import DenoiseError, LayerError
 
 _TIP = (
     "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
-    "is a layer above the source and its results, removed when this is unticked or another panel "
-    "shows one. Its pixels are those of a full run; while you drag, those of a faster profile."
+    "is a layer above the source and its results, removed when this is unticked. Its pixels are "
+    "those of a full run; while you drag, those of a faster profile."
 )
 
 _STRIP_TIP = (
@@ -41,7 +39,6 @@ _STRIP_TIP = (
 )
 
 _STILL = 3  # pixels of the screen that a click may move
-_KIND = "preview"  # of a temporary layer
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn
 
@@ -165,7 +162,8 @@ class PreviewLayers:
         gone, self._made, self._away = self._made, {}, []
         self._unhide()
         for each in gone.values():
-            _remove(self._viewer.layers, each)
+            if each in self._viewer.layers:
+                self._viewer.layers.remove(each)
 
     def _place(self, layer: Image) -> int:
         """Return the place above a layer, if it is still there, and all that was made from it."""
@@ -175,7 +173,7 @@ class PreviewLayers:
 
     def _add(self, layer: Image, pixels: np.ndarray, name: str, place: dict[str, Any]) -> None:
         # multiscale=False: napari would otherwise guess from the shape.
-        metadata = provenance.temporary_metadata(_KIND, layer)
+        metadata = provenance.temporary_metadata("preview", layer)
         kind = {"rgb": layer.rgb, "multiscale": False, "metadata": metadata}
         looks, own = looks_of(layer), {}
         if self._is_strip and not self._made:
@@ -183,23 +181,12 @@ class PreviewLayers:
         made = Image(pixels, name=name, **kind, **place, **(looks | own))
         layers, selection = self._viewer.layers, self._viewer.layers.selection
         chosen, active = set(selection), selection.active
-        for other in list(layers):
-            of_another = other not in self._made.values()
-            if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND and of_another:
-                other.visible = False
-                # Its panel notices. napari takes long: not in one go with the new layer.
-                QTimer.singleShot(0, partial(_remove, layers, other))
         self._made[layer] = made
         layers.insert(self._place(layer), made)
         layers.link_layers((layer, made), looks.keys() - own.keys())
         # napari selects new layers.
         layers.selection = chosen
         selection.active = active
-
-
-def _remove(layers: LayerList, layer: Layer) -> None:
-    if layer in layers:
-        layers.remove(layer)
 
 
 class LivePreview(QObject):
