@@ -112,9 +112,6 @@ def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
 
 
 def test_holding_shows_the_source(viewer, pair, open_compare):
-    def theirs(_):
-        pass
-
     panel = open_compare()
     data, whole = temporary(viewer)[0].data, pair[0].data
     viewer.dims.set_current_step(0, 0)
@@ -125,19 +122,8 @@ def test_holding_shows_the_source(viewer, pair, open_compare):
     panel.hold_button.released.emit()
     assert_array_equal(data[0], both)
     assert panel.caption.text() == ""
-    (key,) = (bound for name, bound in viewer.keymap.items() if str(name) == "B")
-    pressed = key(viewer)
-    next(pressed)
-    assert_array_equal(data[0], whole[0])
-    list(pressed)
-    assert_array_equal(data[0], both)
     choose(panel.mode, NOTHING)
-    assert not viewer.keymap and temporary(viewer) == [] and all(visible(pair))
-    viewer.bind_key("B", theirs)  # a key with another task keeps it
-    choose(panel.mode, CURTAIN)
-    panel.stop()
-    assert list(viewer.keymap.values()) == [theirs]
-    viewer.bind_key("B", None)
+    assert temporary(viewer) == [] and all(visible(pair))
 
 
 def test_the_residual_is_symmetric(viewer, pair, open_compare, switch, qtbot):

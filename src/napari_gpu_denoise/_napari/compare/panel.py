@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import suppress
 from typing import Any
 
 import napari.viewer
@@ -26,7 +24,6 @@ MODES = {
     "Residual: before - after": overlay.RESIDUAL,
     "The layers as they are": overlay.NOTHING,
 }
-KEY = "B"
 
 _SETTLED = 30  # milliseconds for which changes of a line are collected
 # Milliseconds in which napari draws the canvas: where layers that it has drawn are replaced at once
@@ -96,7 +93,7 @@ class ComparePanel(LayerPanel):
         )
         parts.narrow(self.mode)
         self.hold_button = parts.button(
-            f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
+            "Hold for before", "Show the source while this is held, by the mouse or the space bar."
         )
         tip = "Position of the line; you can also drag it in the picture."
         self.slider = parts.told(QSlider(Qt.Orientation.Horizontal), tip, "Position of the line")
@@ -109,7 +106,6 @@ class ComparePanel(LayerPanel):
         self.overlay = overlay.CompareOverlay(self._viewer, self)
         self._pairs: tuple[pairing.Pair, ...] = ()
         self._drawn: Shapes | None = None
-        self._bound = False
         self._plot: Any = None
         self._settling = parts.settling_timer(self, _SETTLED, self._draw_profile)
         self._starting = parts.settling_timer(self, _DRAWN, self._start)
@@ -231,7 +227,6 @@ class ComparePanel(LayerPanel):
         if self._closed:
             return
         pair = self._pair
-        self._unbind()
         self.follow("pair", ())
         self.overlay.pause()
         for each in (self.slider, self.hold_button):
@@ -260,32 +255,13 @@ class ComparePanel(LayerPanel):
             of = "standard deviations of the noise" if pair.in_sigmas else of
             of += f" of {pair.after.name}" if len(self._pairs) > 1 else ""
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
-        elif self.overlay.mode:
-            self._bind()
         self._settling.start()
 
     def _leave(self) -> None:
         """Let go of the pair, and of the pixels that are read of it."""
-        self._unbind()
         self.follow("pair", ())
         self.overlay.stop()
         self._pairs = ()
-
-    def _bind(self) -> None:
-        def hold(viewer: Any) -> Generator[None, None, None]:
-            self._hold(True)
-            yield
-            self._hold(False)
-
-        # A key that the user has given another task keeps it.
-        with suppress(ValueError):
-            self._viewer.bind_key(KEY, hold)
-            self._bound = True
-
-    def _unbind(self) -> None:
-        if self._bound:
-            self._bound = False
-            self._viewer.bind_key(KEY, None)
 
     def _on_active(self, event: object = None) -> None:
         active = self._viewer.layers.selection.active
@@ -302,7 +278,7 @@ class ComparePanel(LayerPanel):
             self.slider.setValue(at)
 
     def _hold(self, held: bool) -> None:
-        """Show the image alone while a button or key is held."""
+        """Show the image alone while the button is held."""
         if self.overlay.mode == overlay.CURTAIN:
             self.overlay.show_before(held)
             names = ", ".join(each.before.name for each in self._pairs)
