@@ -62,9 +62,8 @@ class PreviewBox(QWidget):
 
     def say(self, text: str) -> None:
         """Show the size of the preview, or why there is none."""
-        if text != self.caption.text() or self.caption.isHidden() == bool(text):
-            self.caption.setText(text)
-            self.caption.setVisible(bool(text))
+        self.caption.setText(text)
+        self.caption.setVisible(bool(text))
 
 
 class PreviewLayers:
