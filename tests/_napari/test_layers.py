@@ -59,6 +59,9 @@ def test_capture_is_not_changed_by_what_happens_to_the_layer_and_computes_nothin
     layer = Image(np.zeros((3, 4, 5)), contrast_limits=(0, 1))
     layer._data = lazy  # setting it properly reads the plane shown
     assert layers.capture(layer).data is lazy
+    mask = np.zeros((4, 5), bool)
+    taken = layers.capture(Image(mask)).data
+    assert taken.dtype == np.uint8 and np.shares_memory(taken, mask)
 
 
 def test_a_layer_or_a_name_in_place_of_pixels():

@@ -204,7 +204,8 @@ class Code(str):
 def image_of(source: Source) -> str:
     """Return a line that takes the data of a layer from ``viewer``."""
     level = "[0]" if source.multiscale else ""
-    return f"image = viewer.layers[{source.name!r}].data{level}\n"
+    numbers = ".astype('uint8')" if source.boolean else ""
+    return f"image = viewer.layers[{source.name!r}].data{level}{numbers}\n"
 
 
 def axes_argument(axes: str) -> dict[str, str]:

@@ -48,15 +48,11 @@ class ResultInput(LayerInput):
 
     def wanted(self) -> tuple[Layer, ...]:
         """Return the topmost result of the selection, or of a selected layer, in all channels."""
-        layers, found = list(self._viewer.layers), self.listed()
-        made = [
-            each
-            for layer in self._viewer.layers.selection
-            for each in ([layer] if layer in found else provenance.made_from(layer, layers))
-        ]
-        first = next((each for each in found if each in made), None)
-        alone = () if first is None else (first,)
-        return next((each for each in self.groups(()) if first in each), alone)
+        found, selected = self.listed(), self._viewer.layers.selection
+        sources = set(map(provenance.identity, selected))
+        made = [e for e in found if provenance.record_of(e).get(provenance.SOURCE_ID) in sources]
+        alone = tuple([each for each in found if each in selected] or made)[:1]
+        return next((each for each in self.groups(()) if alone and alone[0] in each), alone)
 
     def groups(self, chosen: tuple[Layer, ...]) -> dict[tuple[Layer, ...], str]:
         """Return the results of all channels of each file by each filter, and their text."""

@@ -10,7 +10,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer, Shapes
 
-from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
+from napari_gpu_denoise._napari.layers.arrays import LazyArray, as_dask, is_lazy
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, file_origin, is_temporary
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.files import samples
@@ -57,7 +57,8 @@ class Source:
     `data` is its finest level, as the layer holds it, not copied; `attributes` are keyword
     arguments of ``viewer.add_image`` for the result. With `alpha` the last of the colour samples is
     not a colour. `path` is the file that the layer was read from, and `split` the axis of channels
-    there, if the layer is one of them. By `identity` the layer is found again.
+    there, if the layer is one of them. Data of a `boolean` layer are 0 and 1. By `identity` the
+    layer is found again.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Source:
     alpha: bool = False
     multiscale: bool = False
     path: str | None = None
+    boolean: bool = False
     split: int | None = None
     identity: str = ""
 
@@ -155,11 +157,15 @@ def capture(layer: Layer | None) -> Source:
         kept.pop("contrast_limits", None)
         kept.pop("colormap", None)
     kept["metadata"] = dict(layer.metadata)
-    data = finest(layer)
+    data, boolean = finest(layer), np.dtype(finest(layer).dtype).kind == "b"
+    if boolean:
+        data = (
+            data.view(np.uint8) if isinstance(data, np.ndarray) else as_dask(data).astype(np.uint8)
+        )
     path, origin = file_of(layer), file_origin(layer.metadata)
     split = origin.split if path is not None and origin is not None else None
     alpha = layer.rgb and data.shape[-1] == 4
-    known = alpha, layer.multiscale, path, split, str(layer.unique_id)
+    known = alpha, layer.multiscale, path, boolean, split, str(layer.unique_id)
     return Source(layer.name, data, kept, *known)
 
 
