@@ -37,13 +37,14 @@ def is_read_by_parts(data: Any, time: int | None) -> bool:
 
 
 def as_dask(data: Any, colours: bool = False) -> Any:
-    """Return any array as a dask array of planes, with their colours, without reading it."""
+    """Return any array as a dask array of its chunks, else of planes, without reading it."""
     import dask.array as da
 
     if isinstance(data, da.Array):
         return data
     plane = tuple(data.shape[-2 - colours :])
-    chunks: Any = (1,) * (len(data.shape) - len(plane)) + plane
+    chunks: Any = getattr(data, "chunks", None) or (1,) * (len(data.shape) - len(plane)) + plane
+    # Without a name dask would read all of it, to make one of its content.
     return da.from_array(data, chunks=chunks, name=False, asarray=False)
 
 
