@@ -20,7 +20,7 @@ from napari_gpu_denoise.run.progress import Progress, Step
 
 FILE, IMAGE, STATE = range(3)  # columns
 _LINES = 9  # in view
-_WIDTH = 130  # pixels of the first columns; the state takes the rest
+_WIDTHS = 0.29, 0.28  # of the first columns, as shares; the state takes the rest
 
 # States of a file.
 WAITING, RUNNING, STOPPED = "waiting", "running", "stopped"
@@ -200,7 +200,6 @@ class FileList(QtWidgets.QTreeWidget):
         self.setUniformRowHeights(True)
         self.rows: list[Row] = []
         self.setHeaderLabels(("File", "Image", "State"))
-        self.header().setDefaultSectionSize(_WIDTH)
         self.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setTextElideMode(Qt.TextElideMode.ElideMiddle)
         self.setAcceptDrops(True)
@@ -228,6 +227,12 @@ class FileList(QtWidgets.QTreeWidget):
     def row_of(self, path: Path) -> Row | None:
         """Return the row of a file, if it is in the list."""
         return next((row for row in self.rows if row.path == path), None)
+
+    def resizeEvent(self, event: QtGui.QResizeEvent) -> None:
+        """Share the width among the columns."""
+        super().resizeEvent(event)
+        for column, share in enumerate(_WIDTHS):
+            self.setColumnWidth(column, round(share * self.viewport().width()))
 
     def dragEnterEvent(self, event: QtGui.QDragMoveEvent) -> None:
         """Accept local files."""
