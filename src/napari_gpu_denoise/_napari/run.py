@@ -19,7 +19,7 @@ from napari_gpu_denoise._napari.tasks import Outcome, doing
 from napari_gpu_denoise._napari.wording import counted, duration
 from napari_gpu_denoise.assessment.recommend import models_in_words, noise_in_words
 from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.image.levels import put_together
+from napari_gpu_denoise.image.levels import convert, put_together
 from napari_gpu_denoise.noise.models import NoiseModel, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.settings import size_in_words
@@ -189,8 +189,11 @@ def _with_alpha(
     """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
     data, index = request.source.data, request.index
     if out is not None:
+        from dask.array.core import slices_from_chunks
+
         rest = arrays.as_dask(data, colours=True)[(*index[:-1], slice(3, None))]
-        rest.astype(out.dtype).store(out[..., 3:], scheduler="synchronous")
+        for part in slices_from_chunks(rest.chunks):
+            convert(rest[part].compute(scheduler="synchronous"), out[..., 3:][part])
         return out
     given = (data if image is None else image)[index]
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
