@@ -238,10 +238,11 @@ class LargePlanes(Planes):
     def _rows(self, page: Any, start: int, region: Region, shape: tuple[int, ...]) -> np.ndarray:
         handle, dtype = page.parent.filehandle, self._stored.newbyteorder(page.parent.byteorder)
         pixels = np.empty(shape, dtype)
-        length, firsts = image_file.runs_of(region, self._block_shape)
-        for row, first in zip(pixels.reshape(-1, length), firsts, strict=True):
+        (_, width, *_), samples = self._block_shape, math.prod(shape[2:])
+        for number, run in enumerate(pixels.reshape(1 if shape[1] == width else shape[0], -1)):
+            first = ((region[0].start + number) * width + region[1].start) * samples
             handle.seek(start + first * dtype.itemsize)
-            if not image_file.read_into(handle, row):
+            if not image_file.read_into(handle, run):
                 raise input_checks.cut_short(self._path)
         return pixels
 
