@@ -374,7 +374,7 @@ def opened(kind: str, folder, image: np.ndarray, held: contextlib.ExitStack):
         np.save(folder / "in.npy", image)
         return np.load(folder / "in.npy", mmap_mode="r")
     if kind == "temporary file":
-        file = held.enter_context((folder / "in.raw").open("a+b"))
+        file = held.enter_context((folder / "in.raw").open("w+b"))
         store = FileArray(file, image.shape, image.dtype)
         store[...] = image
         return store
@@ -400,7 +400,7 @@ def taken(kind: str, folder, like: np.ndarray, held: contextlib.ExitStack):
     if kind == "memory map":
         return np.lib.format.open_memmap(folder / "out.npy", "w+", like.dtype, like.shape)
     if kind == "temporary file":
-        file = held.enter_context((folder / "out.raw").open("a+b"))
+        file = held.enter_context((folder / "out.raw").open("w+b"))
         return FileArray(file, like.shape, like.dtype)
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     return zarr.create_array(

@@ -17,7 +17,7 @@ from napari_gpu_denoise.files.resuming import FileArray, ResumeLedger
 
 @pytest.fixture
 def file(tmp_path):
-    with open(tmp_path / "pixels", "a+b") as opened:
+    with open(tmp_path / "pixels", "w+b") as opened:
         yield opened
 
 
@@ -40,7 +40,7 @@ def test_it_is_an_array_that_stays(file):
         made[4] = 0
     with pytest.raises(ValueError, match="broadcast"):
         made[0] = np.zeros((5, 7))
-    with open(file.name, "a+b") as again:
+    with open(file.name, "r+b") as again:
         np.testing.assert_array_equal(FileArray(again, shape, "int16"), expected)
 
 

@@ -241,9 +241,9 @@ class ResumeLedger(Ledger):
 
     def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> FileArray:
         """Return an array in a file for pixels of a result, as an earlier run left it."""
-        with writing(self.folder / name):
-            file = self._files.enter_context((self.folder / name).open("a+b"))
-            return FileArray(file, shape, dtype)
+        with writing(place := self.folder / name):
+            place.touch()  # as room cannot be kept everywhere in a file to which bytes are added
+            return FileArray(self._files.enter_context(place.open("r+b")), shape, dtype)
 
     def room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         return self.array(name, shape, dtype).mapped()
