@@ -69,6 +69,18 @@ def test_disk_that_gets_full(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == []
 
 
+def test_what_cannot_be_mapped_is_named(file, monkeypatch):
+    """As where the address space of a process is limited."""
+    made = FileArray(file, (3, 20, 30), "u2")
+
+    def refused(*given, **options):
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(np, "memmap", refused)
+    with pytest.raises(OutputError, match=r"pixels cannot be written: Cannot allocate memory\.$"):
+        made[0] = 1
+
+
 def test_threads_that_set_channels_of_one_plane(file):
     image = noise(10, 20, 30, 4)
     made = FileArray(file, image.shape, image.dtype)

@@ -84,7 +84,8 @@ class FileArray:
 
     def mapped(self) -> np.memmap:
         """Return the array, mapped for as long as it is used."""
-        return np.memmap(self._file, self.dtype, "r+", shape=self.shape)
+        with writing(self._file.name):
+            return np.memmap(self._file, self.dtype, "r+", shape=self.shape)
 
     def __len__(self) -> int:
         return self.shape[0]
