@@ -263,14 +263,11 @@ class LargePlanes(Planes):
         options: dict[str, Any] = {"_fullsize": False}
         if keyframe.compression in (6, 7, 33007, 34892):
             options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
-        pixels, reading = np.zeros(shape, self._stored), threading.Lock()
+        pixels = np.zeros(shape, self._stored)
+        places = ([each[n] for n in numbers] for each in (page.dataoffsets, page.databytecounts))
 
-        def place(number: int) -> None:
-            start, length = page.dataoffsets[number], page.databytecounts[number]
-            with reading:
-                handle.seek(start)
-                data = handle.read(length) if start and length else None
-            decoded, (_, _, y, x, _), _ = keyframe.decode(data, number, **options)
+        def place(segment: tuple[bytes | None, int]) -> None:
+            decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
             if decoded is None:
                 return
             decoded = decoded[0].reshape(*decoded.shape[1:3], *shape[2:])
@@ -282,7 +279,7 @@ class LargePlanes(Planes):
             pixels[tuple(into)] = decoded[tuple(outof)]
 
         with ThreadPoolExecutor(_THREADS) as threads:
-            list(threads.map(place, numbers))
+            list(threads.map(place, handle.read_segments(*places, numbers)))
         return pixels
 
 
