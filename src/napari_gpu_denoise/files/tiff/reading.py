@@ -264,7 +264,8 @@ class LargePlanes(Planes):
         if keyframe.compression in (6, 7, 33007, 34892):
             options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
         pixels = np.zeros(shape, self._stored)
-        places = ([each[n] for n in numbers] for each in (page.dataoffsets, page.databytecounts))
+        offsets, lengths = page.dataoffsets, page.databytecounts
+        places = [offsets[n] for n in numbers], [lengths[n] for n in numbers]
 
         def place(segment: tuple[bytes | None, int]) -> None:
             decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
