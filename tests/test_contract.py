@@ -21,7 +21,7 @@ import napari_gpu_denoise as gd
 from flows import Remembered
 from napari_gpu_denoise import errors
 from napari_gpu_denoise.files import formats
-from napari_gpu_denoise.files.image_file import PlaneStore
+from napari_gpu_denoise.files.resuming import FileArray
 from napari_gpu_denoise.files.tiff import reading
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
@@ -374,7 +374,8 @@ def opened(kind: str, folder, image: np.ndarray, held: contextlib.ExitStack):
         np.save(folder / "in.npy", image)
         return np.load(folder / "in.npy", mmap_mode="r")
     if kind == "temporary file":
-        store = held.enter_context(PlaneStore(image.shape, image.dtype, folder))
+        file = held.enter_context((folder / "in.raw").open("w+b"))
+        store = FileArray(file, image.shape, image.dtype)
         store[...] = image
         return store
     if kind.startswith("zarr"):
@@ -399,17 +400,15 @@ def taken(kind: str, folder, like: np.ndarray, held: contextlib.ExitStack):
     if kind == "memory map":
         return np.lib.format.open_memmap(folder / "out.npy", "w+", like.dtype, like.shape)
     if kind == "temporary file":
-        return held.enter_context(PlaneStore(like.shape, like.dtype, folder))
-    if kind == "rows":
-        options = {"axes_of_plane": 1}
-        return held.enter_context(PlaneStore(like.shape, like.dtype, folder, **options))
+        file = held.enter_context((folder / "out.raw").open("w+b"))
+        return FileArray(file, like.shape, like.dtype)
     zarr = pytest.importorskip("zarr", reason="zarr is not installed")
     return zarr.create_array(
         str(folder / "out.zarr"), shape=like.shape, dtype=like.dtype, chunks=(1, 16, 16)
     )
 
 
-SINKS = ("array", "memory map", "temporary file", "rows", "zarr")
+SINKS = ("array", "memory map", "temporary file", "zarr")
 SOURCES = ("dask", "memory map", "temporary file", "zarr", "zarr, as a file", "NIfTI", "TIFF")
 SOURCES += ("large planes in strips", "large planes in tiles")
 

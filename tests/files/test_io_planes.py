@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import uuid
 from dataclasses import replace
 from itertools import product
@@ -16,7 +17,8 @@ from files import tiffs
 from files.tiffs import GREY, PLAIN, RECORD, noise, written
 from napari_gpu_denoise.errors import FileError
 from napari_gpu_denoise.files import formats, tiff
-from napari_gpu_denoise.files.image_file import ImageFile, PlaneStore
+from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.resuming import FileArray
 from napari_gpu_denoise.files.tiff import writing
 from scenes import Stored
 
@@ -202,7 +204,8 @@ def check_same_file(path: Path) -> tuple[str, ...]:
     folder, files, told = path.parent, set(), []
     with formats.open_stack(path) as picture:
         data = formats.read(path).data
-        with PlaneStore(data.shape, data.dtype, folder) as store:
+        with tempfile.TemporaryFile() as file:
+            store = FileArray(file, data.shape, data.dtype)
             store[...] = data
             for source in (data, store, picture.data):
                 told += [formats.write(folder / "out.tif", source, picture, RECORD, overwrite=True)]
@@ -305,7 +308,8 @@ def test_pages_that_no_axis_ends(tmp_path):
     tifffile.imwrite(path, noise(6, 20, 7), **PLAIN)
     picture = formats.read(path)
     like = replace(picture, data=picture.data.reshape(7, 20, 6))
-    with PlaneStore((7, 20, 6), "u1", tmp_path) as store:
+    with tempfile.TemporaryFile() as file:
+        store = FileArray(file, (7, 20, 6), "u1")
         store[...] = like.data
         formats.write(tmp_path / "out.tif", store, like)
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "out.tif"), picture.data)

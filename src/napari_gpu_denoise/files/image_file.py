@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import operator
 import os
-import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -18,7 +16,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import input_checks
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
 
@@ -100,25 +97,9 @@ def _region_of(part: tuple[int | slice, ...], shape: tuple[int, ...]) -> tuple[R
     return tuple(region), tuple(inner)
 
 
-def runs_of(region: Region, shape: tuple[int, ...]) -> tuple[int, Iterator[int]]:
-    """Return how many values of a region of a block lie side by side, and where each run begins."""
-    lengths = [one.stop - one.start for one in region]
-    cut = [axis for axis, n in enumerate(shape) if lengths[axis] < n]
-    outer = cut[-1] if cut else 0
-    steps = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    first = sum(one.start * step for one, step in zip(region, steps, strict=True))
-    places = np.ndindex(*lengths[:outer])
-    return math.prod(lengths[outer:]), (first + sum(map(operator.mul, at, steps)) for at in places)
-
-
-def bytes_of(values: np.ndarray) -> memoryview:
-    """Return the bytes of values that lie side by side."""
-    return values.reshape(-1).view(np.uint8).data
-
-
-def read_into(file: Any, values: np.ndarray | memoryview) -> bool:
+def read_into(file: Any, values: np.ndarray) -> bool:
     """Fill an array from a file; return whether that held enough."""
-    rest = values if isinstance(values, memoryview) else bytes_of(values)
+    rest = values.reshape(-1).view(np.uint8).data
     while rest and (count := file.readinto(rest)):
         rest = rest[count:]
     return not rest
@@ -183,111 +164,6 @@ class PartOfBlocks(Blocks):
 
     def _block(self, number: int) -> np.ndarray:
         return self._blocks._block(number)[self._kept]
-
-
-class PlaneStore(Blocks):
-    """An array in a temporary file, for a result that is complete before it can be written.
-
-    It is a context manager. The file has no name where the system allows that, else a hidden one,
-    and is gone when the block or the process ends, by whatever way. What was not set is 0.
-
-    The file is made in `folder`: best where the result goes, which needs as much room. The last
-    `axes_of_plane` axes are read and written at once (3 for interleaved samples: Y, X, S); any part
-    may be set. With `path` it is that file, which stays, and is continued if it is there.
-    `OutputError` tells of a file that cannot be made, read or written, as when the disk is full.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> with PlaneStore((3, 4, 5), np.uint16, ".") as store:
-    ...     store[2] = np.ones((4, 5))
-    ...     store[1:, 0].sum()
-    np.uint64(5)
-    """
-
-    _is_fresh = True
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: DTypeLike,
-        folder: str | os.PathLike,
-        *,
-        axes_of_plane: int = 2,
-        path: Path | None = None,
-    ) -> None:
-        outer = max(0, len(shape) - axes_of_plane)
-        super().__init__(shape, np.dtype(dtype).newbyteorder("="), outer)
-        self._folder, self._path = folder, path
-
-    def __enter__(self) -> PlaneStore:
-        options = {"prefix": ".gpu-denoise-", "suffix": ".part", "dir": self._folder}
-        with self._file_errors(), contextlib.ExitStack() as made:
-            # Without a buffer, so that a full disk is noticed when a plane is written.
-            if self._path is None:
-                opened = tempfile.TemporaryFile(buffering=0, **options)
-            else:
-                self._path.touch()
-                opened = open(self._path, "r+b", buffering=0)
-            self._file = made.enter_context(opened)
-            self._file.truncate(self.nbytes)
-            self._made = made.pop_all()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._made.close()
-
-    def __setitem__(self, index: Any, values: ArrayLike) -> None:
-        numbers, part, shape = self._select(index)
-        values = np.broadcast_to(values, numbers.shape + shape)
-        region, inner = _region_of(part, self._block_shape)
-        lengths = [one.stop - one.start for one in region]
-        whole = math.prod(shape) == math.prod(lengths)
-        whole &= all(one.step in (None, 1) for one in inner if isinstance(one, slice))
-        for place in np.ndindex(numbers.shape) if values.size else ():
-            with self._lock:
-                if whole:
-                    block = np.ascontiguousarray(values[place], self.dtype)
-                else:
-                    block = self._region(int(numbers[place]), region)
-                    block[inner] = values[place]
-                self._write(int(numbers[place]), region, block)
-
-    def _block(self, number: int) -> np.ndarray:
-        return self._region(number, tuple(map(slice, self._block_shape)))
-
-    def _write(self, number: int, region: Region, values: np.ndarray) -> None:
-        """Write values of a block."""
-        with self._file_errors():
-            for rest in self._rows(number, region, values):
-                while rest:
-                    rest = rest[self._file.write(rest) :]
-
-    def _region(self, number: int, region: Region) -> np.ndarray:
-        values = np.empty([one.stop - one.start for one in region], self.dtype)
-        with self._lock, self._file_errors():
-            for row in self._rows(number, region, values):
-                if not read_into(self._file, row):
-                    raise OSError("it is shorter than what was written")
-        return values
-
-    def _rows(self, number: int, region: Region, values: np.ndarray) -> Iterator[memoryview]:
-        """Yield the bytes of each run of values, after going to its place in the file."""
-        count, firsts = runs_of(region, self._block_shape)
-        content, size = bytes_of(values), self.dtype.itemsize
-        for row, first in enumerate(firsts):
-            self._file.seek(number * self._block_bytes + first * size)
-            yield content[row * count * size : (row + 1) * count * size]
-
-    @contextlib.contextmanager
-    def _file_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise OutputError(
-                f"The temporary file of the result in {self._folder} cannot be used: "
-                f"{error.strerror or error}."
-            ) from error
 
 
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON

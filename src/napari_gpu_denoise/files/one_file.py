@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, zarr
-from napari_gpu_denoise.files.image_file import Blocks, ImageFile, PartOfBlocks, PlaneStore
+from napari_gpu_denoise.files.image_file import Blocks, ImageFile, PartOfBlocks
 from napari_gpu_denoise.files.input_checks import free_memory, open_regular
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.files.resuming import ResumeLedger, digest_of
@@ -228,18 +229,11 @@ class _Streamed:
         if over_time and isinstance(data, Blocks) and hasattr(data, "chunks"):
             # Such a filter looks at whole frames, and is best given each once.
             data = PartOfBlocks(data, (slice(None),) * data.ndim)
-        planes = 2 + picture.axes.endswith("S")
-        with contextlib.ExitStack() as opened:
-
-            def store(shape: tuple[int, ...], dtype: np.dtype) -> PlaneStore:
-                options = {"axes_of_plane": planes, "path": ledger.pixels}
-                made = PlaneStore(shape, dtype, self.target.parent, **options)
-                return opened.enter_context(made)
-
-            result, record = self._filtered(data, store, ledger)
-            options = {"overwrite": self.options.overwrite}
-            notes = formats.write(self.target, result.image, picture, record, **options)
-            return picture, record, notes
+        store = partial(ledger.array, "pixels")
+        result, record = self._filtered(data, store, ledger)
+        options = {"overwrite": self.options.overwrite}
+        notes = formats.write(self.target, result.image, picture, record, **options)
+        return picture, record, notes
 
     def _filtered(self, data: Any, out: Any, ledger: ResumeLedger) -> tuple[Result, Record]:
         run, options = self.run, {"out": out, "ledger": ledger, "progress": self.progress}

@@ -13,15 +13,17 @@ import errno
 import hashlib
 import itertools
 import json
+import math
 import os
 import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+from numpy.typing import ArrayLike, DTypeLike
 
 from napari_gpu_denoise.errors import DenoiseError, NonFiniteError, Note, OutputError
 from napari_gpu_denoise.files import zarr
@@ -65,6 +67,39 @@ def remove_unfinished(target: Path | zarr.places.Address) -> None:
             pass
 
 
+class FileArray:
+    """An array in a file that is open, for a result that is complete before it can be written.
+
+    The file is mapped only while the array is indexed, as mapped pages count as memory. What was
+    not set is 0.
+    """
+
+    def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
+        self._file, self.shape, self.ndim = file, tuple(shape), len(shape)
+        self.dtype = np.dtype(dtype).newbyteorder("=")
+        nbytes = math.prod(self.shape) * self.dtype.itemsize
+        if hasattr(os, "posix_fallocate"):  # if the disk got full later, the process would end
+            os.posix_fallocate(file.fileno(), 0, nbytes)
+        file.truncate(nbytes)
+
+    def mapped(self) -> np.memmap:
+        """Return the array, mapped for as long as it is used."""
+        with writing(self._file.name):
+            return np.memmap(self._file, self.dtype, "r+", shape=self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        return np.array(self.mapped()[index])[()]
+
+    def __setitem__(self, index: Any, values: ArrayLike) -> None:
+        self.mapped()[index] = values
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.mapped(), dtype)
+
+
 class ResumeLedger(Ledger):
     """The list of a result; a context manager that keeps it if the block is left early.
 
@@ -79,9 +114,9 @@ class ResumeLedger(Ledger):
         super().__init__()
         self._target, self._wanted, self._resume, self._brief = target, wanted, resume, brief
         self.folder = unfinished_folder(target)
-        self.pixels = self.folder / "pixels"  # of a file that is written when all is done
-        self.image = self.folder / "image"  # that is renamed then
+        self.image = self.folder / "image"  # that is renamed when all is done
         self._known: dict[str, Any] = {}
+        self._files = contextlib.ExitStack()
         self._usable, self._begun = True, time.monotonic()
 
     def __enter__(self) -> ResumeLedger:
@@ -104,6 +139,7 @@ class ResumeLedger(Ledger):
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         brief = not self._resumed and time.monotonic() < self._begun + self._brief
         useless = brief or isinstance(error, NonFiniteError)  # which needs another setting
+        self._files.close()
         with contextlib.suppress(OSError):
             if error is None or useless or not self._usable or not self.done:
                 self._remove()
@@ -204,12 +240,14 @@ class ResumeLedger(Ledger):
         except TypeError:
             self._usable = False  # noise of a class of the user's own
 
+    def array(self, name: str, shape: tuple[int, ...], dtype: DTypeLike) -> FileArray:
+        """Return an array in a file for pixels of a result, as an earlier run left it."""
+        with writing(place := self.folder / name):
+            place.touch()  # as room cannot be kept everywhere in a file to which bytes are added
+            return FileArray(self._files.enter_context(place.open("r+b")), shape, dtype)
+
     def room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-        (place := self.folder / name).touch()
-        with writing(place), open(place, "r+b") as file:
-            if hasattr(os, "posix_fallocate"):  # if the disk got full later, the process would end
-                os.posix_fallocate(file.fileno(), 0, int(np.prod(shape)) * dtype.itemsize)
-            return np.memmap(file, dtype, "r+", shape=shape)
+        return self.array(name, shape, dtype).mapped()
 
     def planned(self, plan: Sequence[Any]) -> None:
         digest, before = digest_of(json.dumps(plan)), self.known("plan")

@@ -34,7 +34,7 @@ _RECORDS = "NAPARI-GPU-DENOISE"  # tag of the records
 _SAMPLED = 8  # frames that are looked at for colours
 _NEUTRAL = 4  # levels of 256 that chroma of grey pixels may differ from the middle
 _UNEVEN = 0.02  # of the time between frames, by which it may differ
-_KEPT = 4  # frames
+_KEPT = 4  # frames in memory, of FFmpeg's too
 _PIXEL_BYTES = 3
 _AHEAD = 32  # frames that are rather decoded than jumped over
 
@@ -200,7 +200,6 @@ class VideoFrames(FileBlocks):
     ) -> None:
         self._path, self._file, self._times, self._keys = path, file, times, keys
         self._places = {time: k for k, time in enumerate(times)}
-        self._decoded: dict[int, Any] = {}
         self._restart()
         first = self._frame(0)
         layout = first.format
@@ -226,7 +225,7 @@ class VideoFrames(FileBlocks):
 
     def close(self) -> None:
         super().close()
-        self._frames, self._decoded = iter(()), {}
+        self._frames = iter(())
 
     def _read(self, number: int) -> np.ndarray:
         frame = self._frame(number)
@@ -253,8 +252,6 @@ class VideoFrames(FileBlocks):
 
     def _frame(self, number: int) -> Any:
         """Decode a frame."""
-        if number in self._decoded:
-            return self._decoded[number]
         if not self._next <= number < self._next + _AHEAD:
             key = bisect_right(self._keys, self._times[number]) - 1 if self._times else -1
             if key > 0:
@@ -265,10 +262,6 @@ class VideoFrames(FileBlocks):
         for frame in self._frames:
             place = self._places.get(frame.pts, self._next)
             self._next = place + 1
-            if place >= number - _KEPT:
-                self._decoded[place] = frame
-                while len(self._decoded) > _KEPT:
-                    del self._decoded[next(iter(self._decoded))]
             if place == number:
                 return frame
             if place > number:

@@ -4,9 +4,8 @@ A file is read into an `ImageFile`, which carries the tags and text that describ
 in the file. `write` puts new pixels under the same description, so that axes, voxel size, units,
 time interval and channel names need no translation between formats and none of them can get lost.
 
-Planes of an image are read when they are asked for, and a `PlaneStore` keeps those of
-a result in a file until `write` gets them, so that neither need be in memory as a whole. Large
-planes are read and written tile by tile, or in bands of rows.
+Planes of an image are read when they are asked for, so that it need not be in memory as a whole.
+Large planes are read and written tile by tile, or in bands of rows.
 """
 
 from napari_gpu_denoise.files.image_file import Format

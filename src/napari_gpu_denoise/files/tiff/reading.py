@@ -238,10 +238,11 @@ class LargePlanes(Planes):
     def _rows(self, page: Any, start: int, region: Region, shape: tuple[int, ...]) -> np.ndarray:
         handle, dtype = page.parent.filehandle, self._stored.newbyteorder(page.parent.byteorder)
         pixels = np.empty(shape, dtype)
-        length, firsts = image_file.runs_of(region, self._block_shape)
-        for row, first in zip(pixels.reshape(-1, length), firsts, strict=True):
+        (_, width, *_), samples = self._block_shape, math.prod(shape[2:])
+        for number, run in enumerate(pixels.reshape(1 if shape[1] == width else shape[0], -1)):
+            first = ((region[0].start + number) * width + region[1].start) * samples
             handle.seek(start + first * dtype.itemsize)
-            if not image_file.read_into(handle, row):
+            if not image_file.read_into(handle, run):
                 raise input_checks.cut_short(self._path)
         return pixels
 
@@ -262,14 +263,12 @@ class LargePlanes(Planes):
         options: dict[str, Any] = {"_fullsize": False}
         if keyframe.compression in (6, 7, 33007, 34892):
             options |= {"jpegtables": page.jpegtables, "jpegheader": keyframe.jpegheader}
-        pixels, reading = np.zeros(shape, self._stored), threading.Lock()
+        pixels = np.zeros(shape, self._stored)
+        offsets, lengths = page.dataoffsets, page.databytecounts
+        places = [offsets[n] for n in numbers], [lengths[n] for n in numbers]
 
-        def place(number: int) -> None:
-            start, length = page.dataoffsets[number], page.databytecounts[number]
-            with reading:
-                handle.seek(start)
-                data = handle.read(length) if start and length else None
-            decoded, (_, _, y, x, _), _ = keyframe.decode(data, number, **options)
+        def place(segment: tuple[bytes | None, int]) -> None:
+            decoded, (_, _, y, x, _), _ = keyframe.decode(*segment, **options)
             if decoded is None:
                 return
             decoded = decoded[0].reshape(*decoded.shape[1:3], *shape[2:])
@@ -281,7 +280,7 @@ class LargePlanes(Planes):
             pixels[tuple(into)] = decoded[tuple(outof)]
 
         with ThreadPoolExecutor(_THREADS) as threads:
-            list(threads.map(place, numbers))
+            list(threads.map(place, handle.read_segments(*places, numbers)))
         return pixels
 
 

@@ -15,10 +15,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import tifffile
 
-from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, PlaneStore, record_line
+from napari_gpu_denoise.files.image_file import ImageFile, PixelMetadata, record_line
 from napari_gpu_denoise.files.output import writing
 from napari_gpu_denoise.files.tiff import imagej, ome_xml, reading
-from napari_gpu_denoise.files.tiff.reading import Planes, page_axis
+from napari_gpu_denoise.files.tiff.reading import page_axis
 from napari_gpu_denoise.image.threads import ahead
 
 CLASSIC_LIMIT = 2**32 - 2**25  # bytes of pixels that a TIFF of 32-bit offsets may hold
@@ -42,7 +42,7 @@ _UNASSOCIATED_ALPHA = 2
 def write(
     file: BinaryIO,
     path: Path,
-    data: np.ndarray | Planes | PlaneStore,
+    data: Any,
     like: ImageFile,
     records: Sequence[dict],
 ) -> tuple[str, ...]:
@@ -215,9 +215,7 @@ def is_banded(stored: tuple[int, ...], dtype: np.dtype) -> bool:
     return separate == depth == 1 and size >= reading.LARGE_PLANE
 
 
-def pages_of(
-    data: np.ndarray | Planes | PlaneStore, kept: dict[str, Any], options: dict[str, Any]
-) -> Iterator[Any]:
+def pages_of(data: Any, kept: dict[str, Any], options: dict[str, Any]) -> Iterator[Any]:
     """Yield pages, or their tiles or strips, as ``TiffWriter.write`` takes them one by one.
 
     `kept` is the metadata of the picture, `options` are those of ``TiffWriter.write``.

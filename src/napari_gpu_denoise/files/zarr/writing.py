@@ -34,7 +34,6 @@ from napari_gpu_denoise.protocol.tiles import regions
 HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 HELD |= {"float16", "float32", "float64"}
 _REQUESTS = 16  # at a time
-_BLOCK = 1 << 20  # bytes of a chunk that are read at a time
 
 _SMALLEST = 512  # pixels along Y and X up to which a new image gets no coarser level
 _AT_ONCE = 1 << 21  # pixels of a finer level that a thread reads at a time, at least a chunk
@@ -189,11 +188,9 @@ def _size_and_checksum(place: Path, content: bool) -> tuple[int, int | None]:
     try:
         if not content:
             return place.stat().st_size, None
-        checksum = 0
         with open_regular(place) as file:
-            while block := file.read(_BLOCK):
-                checksum = zlib.crc32(block, checksum)
-            return file.tell(), checksum
+            stored = file.read()
+        return len(stored), zlib.crc32(stored)
     except FileNotFoundError:
         return 0, None
 
