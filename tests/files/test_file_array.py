@@ -53,6 +53,15 @@ def test_of_other_byte_order_and_memory_layout(file):
     np.testing.assert_array_equal(made, image)
 
 
+def test_room_is_kept_where_the_system_cannot_be_asked_for_it(file, monkeypatch):
+    """As on macOS: without room, a disk that gets full would end the process."""
+    monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    file.write(b"kept")
+    made = FileArray(file, (3, 700, 700), "u2")
+    assert os.stat(file.name).st_blocks * 512 >= made.mapped().nbytes  # no holes
+    assert made.mapped().tobytes()[:8] == b"kept" + bytes(4)
+
+
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room is not asked for here")
 def test_disk_that_gets_full(tmp_path, monkeypatch):
     """It is full before any work, not when a part is written."""

@@ -67,6 +67,9 @@ def remove_unfinished(target: Path | zarr.places.Address) -> None:
             pass
 
 
+_ZEROS = 1 << 20  # bytes written at a time to keep room
+
+
 class FileArray:
     """An array in a file that is open, for a result that is complete before it can be written.
 
@@ -78,8 +81,11 @@ class FileArray:
         self._file, self.shape, self.ndim = file, tuple(shape), len(shape)
         self.dtype = np.dtype(dtype).newbyteorder("=")
         nbytes = math.prod(self.shape) * self.dtype.itemsize
-        if hasattr(os, "posix_fallocate"):  # if the disk got full later, the process would end
+        # If the disk got full later, the process would end.
+        if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file.fileno(), 0, nbytes)
+        while (missing := nbytes - file.seek(0, os.SEEK_END)) > 0:  # as on macOS
+            file.write(bytes(min(missing, _ZEROS)))
         file.truncate(nbytes)
 
     def mapped(self) -> np.memmap:
