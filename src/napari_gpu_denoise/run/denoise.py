@@ -373,6 +373,9 @@ def _warn_of(record: Record, measured: bool) -> None:
         values = "1 value was" if record.saturated == 1 else f"{record.saturated} values were"
         told = f"{values} clipped to the range of {record.output_dtype}: use dtype='float32'"
         warnings.warn(f"{told} to keep them.", SaturationWarning, stacklevel=3)
-    for note in record.notes if measured else ():
-        if note == NO_NOISE or getattr(note, "code", "") in ("unchanged", "unproven"):
+    for note in record.notes:
+        code = getattr(note, "code", "")
+        if measured and (note == NO_NOISE or code in ("unchanged", "unproven")):
             warnings.warn(str(note), UnchangedWarning, stacklevel=3)
+        elif code == "biased" and not record.saturated:
+            warnings.warn(str(note), stacklevel=3)
