@@ -110,6 +110,38 @@ def test_of_a_masked_array(way):
     WAYS[way](np.ma.asarray(IMAGE))
 
 
+class Tensor:
+    """An array of another library, as those of torch: its type is none of NumPy."""
+
+    dtype = object()
+
+    def __init__(self, values, of_gradient=False):
+        self.values, self.shape, self.of_gradient = values, values.shape, of_gradient
+
+    def __getitem__(self, index):
+        return Tensor(self.values[index])
+
+    def __array__(self, dtype=None, copy=None):
+        if self.of_gradient:
+            raise RuntimeError("Use tensor.detach().numpy() instead.")
+        return np.asarray(self.values, dtype)
+
+
+FOREIGN = {
+    "function": lambda image: gd.nl_means(image, 10),
+    "dask": lambda image: gd.denoise_lazy(image, gd.NLMeans(), 10).compute(),
+    "noise": lambda image: gd.estimate_noise(image).sigma,
+    "stream": lambda image: list(gd.stream(gd.NLMeans(), [image], 10)),
+}
+
+
+@pytest.mark.parametrize("way", FOREIGN.values(), ids=FOREIGN)
+def test_of_an_array_of_another_library(way):
+    np.testing.assert_array_equal(way(Tensor(IMAGE)), way(IMAGE))
+    with pytest.raises(errors.ImageError, match=r"not an array \(Use tensor.detach"):
+        way(Tensor(IMAGE, of_gradient=True))
+
+
 def test_sizes_of_memory_and_a_device_by_a_number_of_numpy(device):
     expected, event = gd.nl_means(IMAGE, 10, device=device), threading.Event()
     number = np.int64(device.index)

@@ -100,7 +100,9 @@ Cancelled
 SaturationWarning
     If results were clipped to the range of the type.
 UnchangedWarning
-    If measured noise is not proven, or so weak that the result hardly differs from the image.""",
+    If measured noise is not proven, or so weak that the result hardly differs from the image.
+UserWarning
+    If the result has another mean than the image, as the noise is not what was given.""",
 }
 _RUN = ("nonfinite", "correct", "sigma_factor", "device", "memory_limit", "progress")
 PARAGRAPHS["run"] = "\n".join(PARAGRAPHS[name] for name in _RUN)

@@ -84,6 +84,8 @@ def others():
     yield "negative values", magnitude(head()) - 1
     yield "intensities", (1 + dim) * rng.gamma(4, 0.25, dim.shape)
     yield "amplitudes of speckle", (5 + dim) * rng.rayleigh(1, dim.shape)
+    yield "counts of one level", rng.poisson(8.0, dim.shape)
+    yield "counts of nearly one level, in steps", 2.5 * rng.poisson(slopes(100) / 12)
 
 
 @pytest.mark.parametrize(("what", "image"), [pytest.param(*each, id=each[0]) for each in others()])

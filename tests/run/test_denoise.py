@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import AxesError, Cancelled
+from napari_gpu_denoise.errors import AxesError, Cancelled, ImageError
 from napari_gpu_denoise.filters import FILTERS
 from napari_gpu_denoise.protocol.settings import setting_fields
 from scenes import joining, noisy, prepared, small
@@ -62,6 +62,18 @@ def test_a_rectangle_of_an_image_on_disk_is_read_part_by_part(kind, dtype, devic
     result = gd.denoise(lazy, settings, 9, **cut, **options, **told, out=out).image
     assert result is out and max(total for _, total in steps) > 1
     np.testing.assert_array_equal(out, whole)
+
+
+@pytest.mark.parametrize("given", ["float64", "float32", "uint16"])
+@pytest.mark.parametrize("kind", [np.array, da.from_array])
+def test_the_result_takes_the_type_of_an_array_for_it(device, given, kind):
+    image, out = noisy(40, 44, dtype=given), np.zeros((40, 44), np.float32)
+    options = {"filter": small(KIND), "sigma": 20, "device": device}
+    result = gd.denoise(kind(image), out=out, **options)
+    assert result.image is out and result.record.output_dtype == "float32"
+    np.testing.assert_array_equal(out, gd.denoise(image, dtype="float32", **options).image)
+    with pytest.raises(ImageError, match=r"^out= has .* float32"):
+        gd.denoise(image, out=out, dtype="float64", **options)
 
 
 def test_a_rectangle_of_few_rows():

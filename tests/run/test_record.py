@@ -9,10 +9,16 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import UnchangedWarning
-from napari_gpu_denoise.run.record import change_note
+from napari_gpu_denoise.run.record import result_notes
 from scenes import Stored, noisy
 
 SETTINGS = gd.NLMeans(window=5, neighbours=4)
+
+
+def noted(code, before, after, names, models=()):
+    """Return the note of a code on a result, if there is one."""
+    found = result_notes(before, after, names, models)
+    return next((note for note in found if note.code == code), None)
 
 
 def notes(record) -> list[str]:
@@ -51,12 +57,47 @@ def test_only_measured_noise_is_warned_of(device):
 
 def test_share_of_the_variation():
     image = np.random.default_rng(0).normal(0, 10, (3, 60, 70))
-    assert change_note(image, image * 0.9, "TYX") is None
-    assert "3% less" in change_note(image, image * 0.97, "TYX")
-    assert "0% less" in change_note(image, image * 1.2, "CYX")
-    assert change_note(np.zeros((5, 5)), np.zeros((5, 5)), "YX") is None
-    assert change_note(np.zeros((5, 1)), np.zeros((5, 1)), "YX") is None
+    assert noted("unchanged", image, image * 0.9, "TYX") is None
+    assert "3% less" in noted("unchanged", image, image * 0.97, "TYX")
+    assert "0% less" in noted("unchanged", image, image * 1.2, "CYX")
+    assert noted("unchanged", np.zeros((5, 5)), np.zeros((5, 5)), "YX") is None
+    assert noted("unchanged", np.zeros((5, 1)), np.zeros((5, 1)), "YX") is None
     holes = np.where(image > 20, np.nan, image)
-    assert "0% less" in change_note(holes, holes, "TYX")
+    assert "0% less" in noted("unchanged", holes, holes, "TYX")
     steps = np.kron(np.eye(8), np.ones((8, 8)))
-    assert "0% less" in change_note(steps, steps, "YX")
+    assert "0% less" in noted("unchanged", steps, steps, "YX")
+
+
+@pytest.mark.parametrize(
+    ("noise", "low"),
+    [
+        (
+            gd.PoissonGaussian(1, 3, offset=1000),
+            0,
+        ),  # of a camera, on what its offset was taken from
+        (gd.PoissonGaussian(50, 0), 0),
+        (gd.Rician(10), -150),
+        ("rician", -150),
+        ("speckle", -150),
+    ],
+)
+def test_noise_that_an_image_does_not_have_is_told(device, noise, low):
+    image = noisy(64, 80, sigma=10) + low
+    record = gd.denoise(image, gd.NLMeans(), noise=noise, device=device).record
+    assert any("grey levels on average" in note for note in record.notes)
+    with pytest.warns(UserWarning, match="grey levels on average"):
+        gd.nl_means(image, noise=noise, device=device)
+
+
+def test_the_mean_of_a_result():
+    random = np.random.default_rng(0)
+    clean = np.full((3, 60, 70), 20.0)
+    counts, magnitude = random.poisson(clean), np.hypot(*random.normal(0, 5, (2, *clean.shape)))
+    assert noted("biased", counts, clean, "TYX", [gd.PoissonGaussian(1, 0)]) is None
+    assert "off by 1" in noted("biased", counts, clean + 1.5, "TYX", [])
+    assert noted("biased", magnitude, 0 * clean, "CYX", [gd.Rician(5)] * 3) is None
+    assert noted("biased", magnitude, 0 * clean, "CYX", []) is not None
+    assert noted("biased", magnitude[:1], 0 * clean[:1], "CYX", [gd.Rician(5)] * 3) is None
+    filled = np.where(counts > 30, np.where(counts > 31, 1e20, np.nan), counts)
+    assert noted("biased", filled, np.where(counts > 30, filled, clean), "TYX", []) is None
+    assert noted("biased", counts[..., :1], clean[..., :1], "TYX", []) is None

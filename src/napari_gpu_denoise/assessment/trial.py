@@ -13,7 +13,7 @@ from napari_gpu_denoise.assessment import formulas
 from napari_gpu_denoise.errors import ImageError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis, chosen_range, index_parts
 from napari_gpu_denoise.image.levels import as_array
-from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian, Rician
+from napari_gpu_denoise.noise.models import Gaussian, NoiseModel, PoissonGaussian
 from napari_gpu_denoise.noise.models.base import channel_correlations
 from napari_gpu_denoise.noise.record import NoiseEstimate
 from napari_gpu_denoise.protocol.filter import Context, Filter
@@ -229,9 +229,7 @@ class CropNoise:
 
     def expected(self, result: np.ndarray) -> np.ndarray:
         """Return the mean of pixels, as they are measured, where this is the result."""
-        return self._by_model(
-            lambda model, part: model.expected(part) if isinstance(model, Rician) else part, result
-        )
+        return self._by_model(lambda model, part: model.expected(part), result)
 
     def spread(self, mean: np.ndarray) -> np.ndarray:
         """Return the standard deviation of pixels with these means, float32, of their shape."""

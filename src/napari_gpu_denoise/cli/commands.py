@@ -95,10 +95,8 @@ def to_measure(picture: ImageFile, axes: str | None) -> tuple[ImageFile, str, in
     depend on the machine, so that results do not either.
     """
     from napari_gpu_denoise.image.axes import channel_axis, check_axes
-    from napari_gpu_denoise.image.levels import check_numbers
     from napari_gpu_denoise.run import request
 
-    check_numbers(picture.data)
     shape = picture.pixels.shape
     names = check_axes(picture.filter_axes if axes is None else axes, shape)
     planes = math.prod(n for n, a in zip(shape, names, strict=True) if a not in "YX")
@@ -137,6 +135,9 @@ def named_noise(named: str) -> Any:
 
     try:
         content = read_json(named)
+        first = content[0] if isinstance(content, list) and content else content
+        if not isinstance(first, dict):
+            raise ValueError("it holds something else")
     except OSError as error:
         raise errors.FileError(
             f"--noise {named} is neither {', '.join(choices())} nor a file that can be read: "
@@ -144,13 +145,9 @@ def named_noise(named: str) -> Any:
         ) from error
     except (ValueError, RecursionError) as error:
         raise errors.FileError(
-            f"{named} is not JSON: give the output of 'gpu-denoise estimate --json'."
+            f"{named} is not JSON, or contains no estimate: give the output of 'gpu-denoise "
+            "estimate --json'."
         ) from error
-    first = content[0] if isinstance(content, list) and content else content
-    if not isinstance(first, dict):
-        raise errors.FileError(
-            f"{named} contains no estimate: give the output of 'gpu-denoise estimate --json'."
-        )
     estimate = NoiseEstimate.from_dict(first)
     # How its planes and places differ says nothing of those of other files.
     return dataclasses.replace(estimate, frames=None, slices=None, others=None, places=None)
@@ -270,12 +267,10 @@ def assess(args: argparse.Namespace) -> int:
     """Assess the result for each input."""
     from napari_gpu_denoise.assessment.assess import assess as judge
     from napari_gpu_denoise.files.one_file import with_voxel
-    from napari_gpu_denoise.image.levels import check_numbers
 
     settings, options = chosen_settings(args), _run_options(args)
 
     def report(path: Path, picture: ImageFile) -> dict[str, Any]:
-        check_numbers(picture.data)
         axes = args.axes or picture.filter_axes
         spacing = None if picture.voxel is None else picture.voxel[1:]
         # Of a file that is not read by plane, one plane is all of it.

@@ -35,7 +35,7 @@ REMEDIES = {
     "nonfinite-integer": "add --dtype float32",
     "removed-filter": "use gpu-denoise bm4d --profile fast, which is better",
     "own-noise": "leave out --noise, or the setting",
-    "sigma-shape": "give one number{channels}, or a map with --sigma-map",
+    "sigma-shape": "give one number{channels}, or one image of their size as --sigma-map",
     "sigma-value": "give 0 or a positive number in grey levels, or leave --sigma out",
     "structured": "--correct found removes it first",
     "unchanged": "--noise correlated, or give --sigma",

@@ -267,10 +267,10 @@ def as_array(image: Any) -> np.ndarray:
     if type(image).__module__.startswith("napari.layers"):
         raise ImageError(f"{image} is a layer of napari", "give its pixels, layer.data")
     # NumPy drops the mask of a dask array.
-    computed = image.compute() if hasattr(image, "compute") else image
+    computed = image.compute() if hasattr(image, "dask") else image
     try:
         array: np.ndarray = np.asanyarray(computed)
-    except ValueError as error:
+    except (ValueError, TypeError, RuntimeError) as error:  # the latter two of other libraries
         raise ImageError(f"The image is not an array ({error}): give a NumPy array.") from error
     # numpy.ma is slow to import, and there is no masked array without it.
     if type(array) is np.ndarray:
@@ -283,6 +283,20 @@ def as_array(image: Any) -> np.ndarray:
             "filter all pixels."
         )
     return np.asarray(array)
+
+
+def is_lazy(image: Any) -> bool:
+    """Return whether an array is not in memory, but can be read part by part by NumPy indexing."""
+    known = isinstance(getattr(image, "dtype", None), np.dtype)  # as that of torch is not
+    indexed = known and hasattr(image, "shape") and hasattr(image, "__getitem__")
+    return indexed and not isinstance(image, (np.ndarray, np.generic))
+
+
+def readable(image: Any) -> Any:
+    """Return an image that was checked to hold real numbers; what is not lazy as an array."""
+    image = image if is_lazy(image) else as_array(image)
+    check_numbers(image)
+    return image
 
 
 def as_numbers(given: Any) -> np.ndarray:

@@ -154,22 +154,25 @@ def _level_distances(laws: VarianceLaws, sigma: np.ndarray, mixed: float) -> np.
 def _missing_values(channel: Evidence) -> float:
     """Return the deviance by which fewer values are 0 or below than of normal noise.
 
-    Noise whose variance is on a line, such as that of photons, may have none of them either.
+    Noise whose variance is on a line, such as that of photons, may have none of them either. Of
+    values that may be counts of photons, clearly fewer than of these are needed.
     """
     laws = channel.laws
     if laws is None or laws.line + limits.MIN_COST_GAIN < laws.constant:
         return 0.0
     from scipy.special import ndtr
 
-    values = found = 0
-    for plane, blank, _ in channel.examined:
-        image = plane if blank is None else plane[~blank]
-        values += image.size
-        found += int(np.count_nonzero(image <= 0))
+    images = [plane[... if blank is None else ~blank] for plane, blank, _ in channel.examined]
+    values = sum(image.size for image in images)
+    found = sum(int(np.count_nonzero(image <= 0)) for image in images)
     mean, variance = laws.curve.fitted
+    chance, least = ndtr(-mean / np.sqrt(variance)), 0.0
+    photons = mean * _step(_blocks(channel.examined))
+    low, high = limits.COUNT_DISPERSION
+    if ((low * photons <= variance) & (variance <= high * photons)).all():
+        chance, least = np.exp(-np.square(mean) / photons), limits.MIN_COST_GAIN_BESIDE_PROOF
     count = np.array(laws.curve.count)[np.array(laws.curve.used, bool)]
-    expected = values * float(count @ ndtr(-mean / np.sqrt(variance)) / count.sum())
-    return _deviance(found, expected)
+    return _deviance(found, values * float(count @ chance / count.sum())) - least
 
 
 def lacks_values(values: np.ndarray) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import channel_axis, check_axes
-from napari_gpu_denoise.image.levels import as_array, check_numbers, far_values, is_plain
+from napari_gpu_denoise.image.levels import as_array, far_values, is_plain, readable
 
 Channel = tuple[int, int]
 """The axis of channels, and the index of one."""
@@ -21,14 +21,6 @@ Place = tuple[int | slice, ...]
 
 MAX_PLANES = 8  # planes read of each channel
 LARGEST_PLANE = 1 << 23  # pixels of a plane up to which it is read whole, of others windows
-
-
-def readable(image: Any) -> Any:
-    """Return an array of real numbers, with ``shape``, ``dtype`` and indexing; lazy ones as is."""
-    if not all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__")):
-        image = as_array(image)
-    check_numbers(image)
-    return image
 
 
 def plane_indices(axes: str, shape: tuple[int, ...], channel: Channel | None) -> list[Place]:

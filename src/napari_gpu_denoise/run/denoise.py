@@ -141,7 +141,8 @@ def denoise_image(
     run = image.adapted(run)
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
-        dtype = output_dtype(run.dtype, np.dtype(image.array.dtype))
+        own = run.dtype is None  # that of `out`
+        dtype = None if own else output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
     if ledger.known("job") is None and run.measures_noise:
         progress.stage(MEASURING)
@@ -373,6 +374,9 @@ def _warn_of(record: Record, measured: bool) -> None:
         values = "1 value was" if record.saturated == 1 else f"{record.saturated} values were"
         told = f"{values} clipped to the range of {record.output_dtype}: use dtype='float32'"
         warnings.warn(f"{told} to keep them.", SaturationWarning, stacklevel=3)
-    for note in record.notes if measured else ():
-        if note == NO_NOISE or getattr(note, "code", "") in ("unchanged", "unproven"):
+    for note in record.notes:
+        code = getattr(note, "code", "")
+        if measured and (note == NO_NOISE or code in ("unchanged", "unproven")):
             warnings.warn(str(note), UnchangedWarning, stacklevel=3)
+        elif code == "biased" and not record.saturated:
+            warnings.warn(str(note), stacklevel=3)

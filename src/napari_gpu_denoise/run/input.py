@@ -123,12 +123,6 @@ def keep_blank(
             _copy(plane[y, x], result, squares[y, x])
 
 
-def is_lazy(image: Any) -> bool:
-    """Return whether an array is not in memory, but can be read part by part by NumPy indexing."""
-    indexed = all(hasattr(image, name) for name in ("shape", "dtype", "__getitem__"))
-    return indexed and not isinstance(image, (np.ndarray, np.generic))
-
-
 @dataclass(frozen=True)
 class Input:
     """An image that was checked, with named axes; what a run removes first has been measured."""
@@ -142,9 +136,8 @@ class Input:
         """Check the image of a run and look for structured noise, unless that is `known`."""
         if isinstance(image, Input):
             return image
-        given = image if is_lazy(image) else levels.as_array(image)
+        given = levels.readable(image)
         names = check_axes(run.axes, given.shape)
-        levels.check_numbers(given)
         request: Any = run.correct  # which is parsed
         if request is not None and known is None:
             # Here, as SciPy takes long to load.
@@ -156,7 +149,7 @@ class Input:
     @property
     def lazy(self) -> bool:
         """Whether the pixels are read part by part."""
-        return is_lazy(self.given)
+        return levels.is_lazy(self.given)
 
     @cached_property
     def array(self) -> Any:

@@ -27,7 +27,7 @@ from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
-from napari_gpu_denoise.run.record import DeviceReport, Record, change_note
+from napari_gpu_denoise.run.record import DeviceReport, Record, result_notes
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -236,6 +236,7 @@ class Job:
             return np.broadcast_to(np.zeros((), pixels.dtype), pixels.shape)
         return pixels
 
+    @quiet()
     def record(
         self, report: DeviceReport, pair: Callable[[], tuple[np.ndarray, np.ndarray]], device: str
     ) -> Record:
@@ -247,9 +248,11 @@ class Job:
         notes, tally = [*self.sigma.notes, *self.filter.notes], report.tally
         smallest, names = self.filter.smallest, self.names
         unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
-        if self.noisy and not (unproven or self.filter.yields_map):
-            change = change_note(*pair(), names)
-            notes += [] if change is None else [change]
+        if self.noisy and not self.filter.yields_map:
+            # The mean of squares is not that of magnitudes.
+            unasked = ("unchanged",) * unproven + ("biased",) * self.filter.keeps_zero
+            found = result_notes(*pair(), names, self.sigma.models)
+            notes += (note for note in found if note.code not in unasked)
         if tally.fill:
             notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
         if not self.noisy:

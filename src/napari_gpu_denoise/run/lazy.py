@@ -23,12 +23,12 @@ from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
 
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.levels import as_array, check_numbers
+from napari_gpu_denoise.image.levels import readable
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.noise.structure.remove import Correction
 from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
-from napari_gpu_denoise.run.input import Input, is_lazy
+from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.request import Run, takes_options
@@ -104,9 +104,7 @@ def denoise_lazy(
 
 def lazy_result(array: Any, run: Run) -> Array:
     """Return the result of a run as a dask array: `denoise_lazy`."""
-    given = array if is_lazy(array) else as_array(array)
-    check_numbers(given)  # dask fails to chunk what is not numbers
-    array = da.asarray(given)
+    array = da.asarray(readable(array))  # dask fails to chunk what is not numbers
     if any(map(math.isnan, array.shape)):
         raise ImageError(
             "The shape of the dask array is unknown: call compute_chunk_sizes() first."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.image.axes import channel_axis
-from napari_gpu_denoise.image.threads import quiet
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.robust import medians
 from napari_gpu_denoise.opencl.device import Device
 
@@ -117,10 +118,8 @@ class Record:
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
         values = {**asdict(self), **lists}
-        for name in ("assessment", "source", "recommended", "made_from"):
-            if not values[name]:
-                del values[name]
-        return values
+        rare = ("assessment", "source", "recommended", "made_from")
+        return {name: value for name, value in values.items() if value or name not in rare}
 
 
 @dataclass(frozen=True)
@@ -140,46 +139,54 @@ class Result:
 
 
 _LEAST = 0.05  # share of the variation between neighbours that a filter is expected to remove
+_MOST = 0.25  # mean change over its root mean square: 0.17 at 0.2 photons a pixel, else below 0.1
 _PIXELS = 1 << 13  # looked at, about, each beside its neighbour
 
 
-@quiet()
-def change_note(before: np.ndarray, after: np.ndarray, names: str) -> Note | None:
-    """Return a note if neighbouring pixels of a result vary nearly as much as those of its image.
-
-    Both arrays have the axes `names`; a plane in the middle is looked at. The median of the
-    differences shows noise rather than edges.
-    """
+def _neighbours(image: np.ndarray, names: str) -> list[np.ndarray]:
+    """Return pixels (y, x) or (y, x, channel) of a plane in the middle, and those next along X."""
     channel = channel_axis(names)
-    where = tuple(
-        slice(None) if letter in "YX" or axis == channel else before.shape[axis] // 2
-        for axis, letter in enumerate(names)
-    )
-    kept = [letter for axis, letter in enumerate(names) if letter in "YX" or axis == channel]
-    along = kept.index("X"), kept.index("Y")
-    ends = []
-    for image in (before, after):
-        plane = image[where]
-        # Every so many pixels along both axes: reading a large plane takes longer than filtering.
-        skip = max(1, math.isqrt(plane.size // _PIXELS))
-        steps = [slice(None)] * plane.ndim
-        steps[along[1]], pair = slice(None, None, skip), []
-        for first, last in ((0, -1), (1, None)):
-            steps[along[0]] = slice(first, last, skip)
-            pair.append(plane[tuple(steps)].astype(np.float64))
-        differences = np.abs(pair[1] - pair[0])
-        known = differences[np.isfinite(differences)]
-        if not known.size:
-            return None
-        ends.append((float(medians(known)), float(known.mean())))
-    (median, mean), (median_after, mean_after) = ends
+    kept = [names.index("Y"), names.index("X"), *([] if channel is None else [channel])]
+    planes = np.moveaxis(image, kept, range(len(kept)))
+    plane = planes[..., *(n // 2 for n in planes.shape[len(kept) :])]
+    # Every so many pixels along both axes: reading a large plane takes longer than filtering.
+    skip = max(1, math.isqrt(plane.size // _PIXELS))
+    return [plane[::skip, k : k - 1 or None : skip].astype(np.float64) for k in (0, 1)]
+
+
+def result_notes(
+    before: np.ndarray, after: np.ndarray, names: str, models: Sequence[NoiseModel]
+) -> Iterator[Note]:
+    """Yield notes if a result hardly differs from its image, or has another mean than it.
+
+    The mean is that with noise of the models. The median of the differences of neighbours shows
+    noise rather than edges.
+    """
+    (image, _), (result, _) = pairs = [_neighbours(each, names) for each in (before, after)]
+    differences = [np.abs(beside - each) for each, beside in pairs]
+    known = [each[np.isfinite(each)] for each in differences]
+    if not all(each.size for each in known):
+        return
+    (median, mean), (median_after, mean_after) = ((medians(k), k.mean()) for k in known)
     share = 1 - median_after / median if median > 0 else 1 - mean_after / mean if mean > 0 else 1.0
-    if share >= _LEAST:
-        return None
-    return Note(
-        f"the result is nearly the same as the image: neighbouring pixels vary {max(share, 0):.0%} "
-        "less. If noise is visible, it may be correlated between pixels, or stronger than "
-        "measured",
-        "noise='correlated', or give sigma",
-        code="unchanged",
-    )
+    if share < _LEAST:
+        yield Note(
+            "the result is nearly the same as the image: neighbouring pixels vary "
+            f"{max(share, 0):.0%} less. If noise is visible, it may be correlated between pixels, "
+            "or stronger than measured",
+            "noise='correlated', or give sigma",
+            code="unchanged",
+        )
+    if len(models) > 1 and len(models) != result.shape[-1]:
+        return  # a part of the image has some of its channels
+    parts = zip(models, np.split(result, len(models) or 1, axis=-1), strict=False)
+    seen = [model.expected(part) for model, part in parts] or [result]
+    change = np.concatenate(seen, axis=-1) - image
+    change[(result == image) | ~np.isfinite(change)] = 0  # fill values, for example
+    mean, limit = abs(change.mean()), max(_MOST, 2 / math.sqrt(change.size))
+    if mean > limit * math.sqrt(np.square(change).mean()):
+        yield Note(
+            f"the result is off by {mean:.3g} grey levels on average: the noise is not what the "
+            "filter was told, or values were rounded or clipped",
+            code="biased",
+        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 
 from napari_gpu_denoise.errors import SettingsError
-from napari_gpu_denoise.image.levels import as_numbers, check_numbers
+from napari_gpu_denoise.image.levels import as_numbers, readable
 from napari_gpu_denoise.image.threads import in_bands
 
 if TYPE_CHECKING:
@@ -99,20 +99,13 @@ def tabulated(function: Callable[[np.ndarray], np.ndarray], start: float, end: f
 
 def pointwise(function: Callable[[np.ndarray], np.ndarray], image: Any) -> np.ndarray:
     """Apply a function of float64 values to an image; the result is float32."""
-    result = np.empty((image := numbers(image)).shape, np.float32)
+    result = np.empty((image := readable(np.asarray(image))).shape, np.float32)
 
     def fill(source: np.ndarray, target: np.ndarray) -> None:
         target[...] = function(source.astype(np.float64))
 
     in_bands(fill, image, result)
     return result
-
-
-def numbers(image: Any) -> np.ndarray:
-    """Return an image as an array of real numbers; ImageError if it is empty or not real."""
-    image = np.asarray(image)
-    check_numbers(image)
-    return image
 
 
 class Transform(NamedTuple):
@@ -235,6 +228,10 @@ class NoiseModel(ABC):
     def inverse(self, stabilised: np.typing.ArrayLike) -> np.ndarray:
         """Return the grey levels, float32, of a filtered image: `backward` of each pixel."""
         return pointwise(self.backward, stabilised)
+
+    def expected(self, result: np.typing.ArrayLike) -> np.ndarray:
+        """Return the mean of pixels, as measured, where this is the result."""
+        return np.asarray(result)
 
     def transform(self, signed: bool = True) -> Transform | None:
         """Return the kernels for `stabilise` and `inverse`; None where there is nothing to do.

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from napari_gpu_denoise.image.levels import readable
 from napari_gpu_denoise.noise import limits
 from napari_gpu_denoise.noise.models import base
 
@@ -44,7 +45,7 @@ class Speckle(base.NoiseModel):
         return not self.least
 
     def for_image(self, image: np.typing.ArrayLike) -> Speckle:
-        return self if self.least else replace(self, least=_darkest(base.numbers(image)))
+        return self if self.least else replace(self, least=_darkest(readable(np.asarray(image))))
 
     @property
     def sigma_after(self) -> float:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -16,12 +16,12 @@ from napari_gpu_denoise.image.axes import channel_axis, check_axes, index_parts
 from napari_gpu_denoise.image.levels import (
     as_array,
     as_number,
-    check_numbers,
     check_policy,
     convert,
     fill_nonfinite,
     nonfinite_error,
     output_dtype,
+    readable,
 )
 from napari_gpu_denoise.image.threads import mapping
 from napari_gpu_denoise.noise.patches.selection import constant_squares
@@ -308,9 +308,8 @@ def _removed(
     image: ArrayLike, axes: str | None, request: CorrectionRequest, dtype: Any, nonfinite: str
 ) -> np.ndarray:
     """Return an image in its type without the structured noise that `request` names."""
-    given = as_array(image)
+    given = readable(as_array(image))
     names = check_axes(axes, given.shape)
-    check_numbers(given)
     check_policy(nonfinite)
     if nonfinite == "raise" and given.dtype.kind == "f" and not np.isfinite(given).all():
         count = given.size - int(np.count_nonzero(np.isfinite(given)))

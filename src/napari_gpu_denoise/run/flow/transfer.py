@@ -192,7 +192,7 @@ def write_frames(work: Work, tile: Tile, start: int, values: np.ndarray) -> int:
     region, values = out.region(*tile.kept_region(*kept)), values[..., : kept[0], : kept[1]]
     store, most = partial(levels.store, spare=True), converted_at_once(out, levels)
     if values.dtype.kind != "f":
-        store, most = _copy_as_is, None
+        store, most = (lambda source, target: np.copyto(target, source) or 0), None  # none is cut
     clipped, stop = 0, start + values.shape[1]
     for c in range(tile.channels):
         for k, block in frame_blocks(out, tile.sequence, start, stop, c, most):
@@ -236,9 +236,3 @@ def converted_at_once(frames: Frames, levels: Levels) -> int | None:
     if levels.plain and (is_plain(dtype) or dtype == np.float32):
         return None
     return max(1, _CONVERTED // math.prod(frames.shape[-3:]))
-
-
-def _copy_as_is(values: np.ndarray, out: np.ndarray) -> int:
-    """Copy values; none is clipped."""
-    np.copyto(out, values)
-    return 0
