@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
-from _napari.inputs import PLACED, assert_same_place, type_sigma
+from _napari.inputs import PLACED, assert_same_place, click, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import NLMeans
@@ -56,7 +56,7 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
 
 
 def test_every_option_reaches_the_run_and_its_copied_call(
-    viewer, open_panel, run, noisy, qtbot, pasted, click
+    viewer, open_panel, run, noisy, qtbot, pasted
 ):
     rows = np.random.default_rng(0).normal(0, 20, (5, len(noisy), 1))
     image = (noisy + rows).astype(np.float32)
@@ -150,7 +150,7 @@ def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
 
 
 def test_noise_that_is_not_proven_is_removed_with_one_more_click(
-    viewer, open_panel, run, finish, click, noisy
+    viewer, open_panel, run, finish, noisy
 ):
     viewer.add_image(noisy, name="cells")
     panel, ended = open_panel(), []
