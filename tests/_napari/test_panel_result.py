@@ -7,6 +7,7 @@ import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
 from _napari.inputs import PLACED, assert_same_place, click, type_sigma
@@ -74,6 +75,8 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     assert panel.form.profile.currentText() == "custom"
     qtbot.keyClicks(options.noise.edit, "25")
     assert panel.model.noise.kind == "typed"
+    options.strength.slider.setValue(-20)
+    assert options.strength.label.text() == "0.50"
     options.dtype.setCurrentIndex(2)
     options.correct.setCurrentText("Stripes")
     options.nonfinite.setCurrentIndex(1)
@@ -81,6 +84,7 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     status = run(panel)
     for words in (
         "Noise 25 grey levels (given).",
+        "Strength 0.5.",
         "Corrected first: rows have individual offsets, ",
         "2 NaN or infinite pixels were left in place.",
     ):
@@ -88,14 +92,19 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     result = viewer.layers[-1]
     settings = NLMeans.of(profile="fine", **changed)
     given = {"axes": "TYX", "dtype": "float32", "nonfinite": "keep", "correct": "stripes"}
+    given["sigma_factor"] = 0.5
     expected = runs.denoise(image, settings, 25.0, **given, device=device.index)
     assert_array_equal(result.data, expected.image)
     assert result.data.dtype == np.float32 and np.isposinf(result.data[4, 50, 60])
     assert result.metadata[METADATA_KEY]["device"] == str(device)
     assert_array_equal(pasted(panel)["denoised"], result.data)
 
+    qtbot.mouseDClick(options.strength.slider, Qt.MouseButton.LeftButton)
+    assert options.strength.value() == 1
+    options.strength.slider.setValue(10)
     click(panel.reset_button)
     asked = panel.request().run
+    assert asked.sigma_factor == 1
     assert asked.filter == NLMeans() and panel.form.profile.currentText() == "normal"
     assert (asked.sigma, asked.axes, asked.dtype, asked.device) == (None, ".YX", None, None)
     assert asked.correct is None and asked.nonfinite == "raise"

@@ -175,11 +175,11 @@ def test_a_run_that_fails(viewer, open_panel, run, told, movie, error, said):
 def test_a_large_result_is_kept_in_a_file_that_lives_as_long_as_its_layer(
     viewer, open_panel, run, movie, small_memory, qtbot
 ):
-    viewer.add_image(movie, name="a")
+    add_sliced(viewer, movie, name="a")
     panel = open_panel()
     assert f"The result, 23 kB, is kept in a temporary file in {small_memory}" in run(panel)
     result = viewer.layers["a NL-means"]
-    assert_array_equal(result.data, gd.nl_means(movie, axes=".YX"))
+    assert_array_equal(result.data, gd.nl_means(movie, axes="TYX"))
     mapping = weakref.ref(result.data.base)
     viewer.layers.remove(result)
     del result

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
@@ -179,20 +178,6 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     panel.form.profile.setCurrentText("fast")
     settle(panel)
     assert [request.final for request in made] == [True]
-
-
-def test_strength_is_a_factor_of_sigma(viewer, open_panel, noisy, qtbot):
-    viewer.add_image(noisy, name="noisy")
-    panel = open_panel("NL-means")
-    strength = panel.options.strength
-    strength.slider.setValue(10)
-    assert strength.value() == panel.request().run.sigma_factor == 1.41
-    qtbot.mouseDClick(strength.slider, Qt.MouseButton.LeftButton)
-    assert strength.value() == 1
-    strength.slider.setValue(-20)
-    assert (strength.value(), strength.label.text()) == (0.5, "0.50")
-    panel.reset()
-    assert strength.value() == 1
 
 
 def clicked(panel, viewer, place, moved=()):

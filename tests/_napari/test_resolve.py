@@ -239,7 +239,9 @@ def test_noise_is_measured_once_for_a_layer_and_what_it_depends_on(viewer):
 
     first = memory()
     assert first is not None and memory(settings=BM3D()) is first
-    assert memory(options=Options(correct="stripes")) is not first
+    assert memory(options=Options(correct="stripes")) is not first is not memory(axes="XY")
+    model = PanelModel((red,), "YX")
+    assert resolving.measurement(model, red, viewer.dims).memory is first
     assert memory(noise=NoiseChoice(TYPED, "5")) is None
     red.data[3, 3] += 100  # in place
     assert memory() is not first
