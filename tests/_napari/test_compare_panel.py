@@ -195,7 +195,6 @@ def test_results_are_compared_as_they_are_selected(viewer, pair, open_compare, q
     assert panel.layer.layer() is other
 
 
-@pytest.mark.usefixtures("window")
 def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switch, qtbot, tmp_path):
     planes = np.random.default_rng(0).integers(0, 200, (2, 40, 60), dtype=np.uint16)
     named = {"axes": "CYX", "Channel": {"Name": ["GFP", "RFP"]}}

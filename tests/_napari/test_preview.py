@@ -193,7 +193,6 @@ def clicked(panel, viewer, place, moved=()):
     assert next(act, None) is None
 
 
-@pytest.mark.usefixtures("window")
 def test_three_strengths_side_by_side(viewer, open_panel, movie, settle, run):
     look = {"scale": (1, 0.5, 0.5), "axis_labels": ("t", "y", "x"), "translate": (0, 3, 2)}
     source = viewer.add_image(movie, name="movie", blending="additive", **look)

@@ -84,7 +84,7 @@ def test_a_series_comes_with_its_tables_and_is_filtered_better_than_its_volumes(
     assert cli.main(["subspace", str(path), "-o", str(target)]) == 0
     for end in (".bval", ".bvec"):
         assert (tmp_path / f"clean{end}").read_bytes() == (FOLDER / f"diffusion{end}").read_bytes()
-    clean, noisy = made.diffusion()
-    results = formats.read(target).pixels, bm4d(noisy, noise=Rician(10.0), axes=".ZYX")
+    clean, noisy = (each[::4] for each in made.diffusion())
+    results = formats.read(target).pixels[::4], bm4d(noisy, noise=Rician(10.0), axes=".ZYX")
     together, apart = (float(np.mean(np.square(one - clean))) for one in results)
     assert together < 0.7 * apart
