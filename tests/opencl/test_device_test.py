@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -77,23 +78,14 @@ def child(monkeypatch):
     return put
 
 
-class Platform:
-    def __init__(self, version):
-        self.version = version
-
-
-class Handle:
-    def __init__(self, version="1"):
-        self.platform = Platform(version)
-
-
 @pytest.fixture
 def untested_machine(untested, machine):
     """Put devices into the machine that nobody has tested."""
+    handle = SimpleNamespace(platform=SimpleNamespace(version="1"))
 
     def put(**kinds):
         made = [
-            replace(untested, index=k, name=name, platform=name, kind=kind, handle=Handle())
+            replace(untested, index=k, name=name, platform=name, kind=kind, handle=handle)
             for k, (name, kind) in enumerate(kinds.items())
         ]
         return machine(*made)
