@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from _napari.inputs import add_sliced
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.noise import measuring
 from napari_gpu_denoise._napari.noise.measuring import flat_noise
@@ -164,17 +163,6 @@ def test_a_closed_panel_measures_nothing(viewer, open_noise, measured, quick, no
     viewer.add_image(noisy[:30])
     qtbot.wait(100)
     assert len(quick) == 1 and open_noise() is not panel
-
-
-def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
-    stack = np.random.default_rng(0).normal(100, 7, (400, 48, 64)).astype(np.float32)
-    layer = add_sliced(viewer, stack)
-    panel = open_noise()
-    layer.data.read.clear()
-    assert measured(panel) == ""
-    assert panel.estimate().sigma[0] == pytest.approx(7, rel=0.05)
-    assert f"{panel.estimate().planes} of 400 planes" in panel.result.rows.text()
-    assert len({k for first, *_ in layer.data.read for k in np.arange(400)[first].ravel()}) <= 80
 
 
 def test_runs_take_the_noise_that_the_panel_has_measured(

@@ -118,26 +118,6 @@ def test_a_flat_region(viewer, open_noise, measured, movie, pasted):
     assert "not measured yet" in panel.status.text()
 
 
-@pytest.mark.parametrize(
-    ("shape", "looks", "count"),
-    [
-        ((64, 64, 4), {"rgb": True}, 3),
-        ((64, 64), {"multiscale": True}, 1),
-    ],
-    ids=["rgba", "multiscale"],
-)
-def test_kinds_of_layers(viewer, open_noise, measured, shape, looks, count, pasted):
-    image = np.random.default_rng(3).normal(100, 5, shape).astype(np.uint8)
-    image[..., 3:4] = 255 if shape[-1] == 4 else image[..., 3:4]
-    viewer.add_image([image, image[::2, ::2]] if "multiscale" in looks else image, **looks)
-    panel = open_noise()
-    assert measured(panel) == ""
-    estimate = panel.estimate()
-    assert estimate.sigma == pytest.approx((5,) * count, rel=0.1)
-    assert estimate.planes == count and f"{count} of {count} plane" in panel.result.rows.text()
-    assert pasted(panel, until="denoised")["noise"] == estimate
-
-
 def test_what_cannot_be_measured_is_told(viewer, open_noise, measured, movie, told):
     panel = open_noise()
     for shape in ((1, 1), (7, 7)):

@@ -131,7 +131,7 @@ def kinds_of_layers(noisy, read):
 
 
 @pytest.mark.parametrize("kind", ["rgba", "pyramid", "planes", "mask"])
-def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
+def test_kinds_of_layers(viewer, open_panel, run, open_noise, measured, noisy, kind, pasted):
     readers = set()
 
     def read(block):
@@ -156,6 +156,10 @@ def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
         assert_array_equal(result.data[..., 3], np.asarray(data)[..., 3])
     assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
     assert_array_equal(pasted(panel)["denoised"], result.data)
+    if sigma is None:  # the panel of noise measures them, too
+        noise = open_noise()
+        assert measured(noise) == ""
+        assert pasted(noise, until="denoised")["noise"] == noise.estimate()
 
 
 def test_noise_that_is_not_proven_is_removed_with_one_more_click(
