@@ -1,17 +1,20 @@
 """Noise of layers: flat regions, measuring off the GUI thread, and what is kept for runs."""
 
 import math
+import threading
 
 import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from _napari.inputs import add_sliced
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.noise import measuring
 from napari_gpu_denoise._napari.noise.measuring import flat_noise
 from napari_gpu_denoise._napari.snippets import noise_option
 from napari_gpu_denoise.errors import LayerError
 from napari_gpu_denoise.filters import NLMeans
+from napari_gpu_denoise.noise.estimate import estimate_noise
 from napari_gpu_denoise.noise.models import MODELS, Correlated, Gaussian, PoissonGaussian, Rician
 from napari_gpu_denoise.run.request import Run
 
@@ -155,14 +158,42 @@ def test_a_region_tells_additive_noise_that_is_added(added_models):
     assert noise_option(run) == ["--sigma", str(found.sigma[0])]
 
 
-def test_a_closed_panel_measures_nothing(viewer, open_noise, measured, quick, noisy, qtbot):
-    viewer.add_image(noisy)
+def test_another_layer_takes_the_place_and_a_closed_panel_measures_nothing(
+    viewer, open_noise, measured, qtbot, movie, noisy
+):
+    gate, began = threading.Event(), []
+
+    def read():
+        began.append(True)
+        gate.wait()
+
+    add_sliced(viewer, movie, read, name="long")
     panel = open_noise()
+    qtbot.waitUntil(lambda: bool(began))
+    assert panel.status.text() == "Measuring …" and not panel.use_button.isEnabled()
+    viewer.add_image(noisy, name="short")
+    assert panel.layer.currentText() == "short" and panel.status.text() == "Measuring …"
+    assert panel.estimate() is None
+    gate.set()
     measured(panel)
+    assert panel.estimate() == estimate_noise(noisy)
+    assert len(began) == 1  # it was stopped before it read more
     viewer.window.remove_dock_widget(panel)
-    viewer.add_image(noisy[:30])
+    add_sliced(viewer, movie, read)
     qtbot.wait(100)
-    assert len(quick) == 1 and open_noise() is not panel
+    assert len(began) == 1
+    assert open_noise() is not panel
+
+
+def test_a_long_lazy_stack_is_sampled(viewer, open_noise, measured):
+    stack = np.random.default_rng(0).normal(100, 7, (400, 48, 64)).astype(np.float32)
+    layer = add_sliced(viewer, stack)
+    panel = open_noise()
+    layer.data.read.clear()
+    assert measured(panel) == ""
+    assert panel.estimate().sigma[0] == pytest.approx(7, rel=0.05)
+    assert f"{panel.estimate().planes} of 400 planes" in panel.result.rows.text()
+    assert len({k for first, *_ in layer.data.read for k in np.arange(400)[first].ravel()}) <= 80
 
 
 def test_runs_take_the_noise_that_the_panel_has_measured(

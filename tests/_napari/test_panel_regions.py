@@ -56,6 +56,8 @@ def test_a_drawn_rectangle(viewer, open_panel, run, pasted):
     panel.region.shapes.choose(draw(viewer, source, 2, 3, 20, 40))
     assert run(panel).startswith("Done in ")
     assert len(viewer.layers) == 5
+    panel.reset()
+    assert panel.request().cut == {}
 
 
 @pytest.mark.usefixtures("window")

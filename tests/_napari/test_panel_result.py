@@ -139,7 +139,7 @@ def test_kinds_of_layers(viewer, open_panel, run, open_noise, measured, noisy, k
         return block
 
     data, pixels, axes, looks, sigma = kinds_of_layers(noisy, read)[kind]
-    viewer.add_image(data, name="cells", **looks)
+    source = viewer.add_image(data, name="cells", **looks)
     panel = open_panel()
     assert panel.axes.axes() == axes
     if sigma is not None:
@@ -158,8 +158,10 @@ def test_kinds_of_layers(viewer, open_panel, run, open_noise, measured, noisy, k
     assert_array_equal(pasted(panel)["denoised"], result.data)
     if sigma is None:  # the panel of noise measures them, too
         noise = open_noise()
+        noise.choose(source)
         assert measured(noise) == ""
         assert pasted(noise, until="denoised")["noise"] == noise.estimate()
+        assert noise.estimate().sigma == gd.estimate_noise(pixels, axes).sigma
 
 
 def test_noise_that_is_not_proven_is_removed_with_one_more_click(

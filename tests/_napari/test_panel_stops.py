@@ -66,6 +66,7 @@ def test_a_run_is_of_the_layer_as_it_was(viewer, finish, held, movie, running):
     panel.progress.valueChanged.connect(seen.append)
     (source,) = viewer.layers
     source.scale, source.name = (1, 9, 9), "renamed"
+    assert panel.status.text().startswith("Denoising: frame 1 of 6")
     click(panel.run_button)  # while it is running, these do nothing
     panel.run()
     held.set()
