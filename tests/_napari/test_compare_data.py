@@ -10,10 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import napari_gpu_denoise as gd
 from _napari.inputs import Sliced
 from napari_gpu_denoise._napari.compare.pair import (
-    Curtain,
     Pair,
-    Residual,
-    along,
     fits,
     luminance,
     partners,
@@ -45,22 +42,26 @@ def stack():
     return np.random.default_rng(0).integers(0, 1000, (4, 6, 8)).astype(np.uint16)
 
 
+def curtain(pair, index, along, at, line=-1.0):
+    """A plane of a pair with a line before a place along one of its axes."""
+    out = np.empty([pair.shape[k] for k, each in enumerate(index) if each == ALL], pair.dtype)
+    pair.draw_curtain(index, out, along, at, line)
+    return out
+
+
 def test_a_curtain_is_the_image_up_to_the_line(stack):
     before = Image(stack)
     pair = Pair(before, made(stack + 1.5, before))
-    curtain = Curtain(pair, 2, 3)
-    assert (curtain.shape, curtain.ndim, curtain.dtype) == (stack.shape, 3, np.float32)
+    assert pair.dtype == np.float32
     expected = np.where(np.arange(8) < 3, stack, stack + 1.5)
-    assert_array_equal(curtain[2], expected[2])
-    assert_array_equal(np.asarray(curtain), expected)
-    assert_array_equal(curtain[..., ::2], expected[..., ::2])
-    # Shown along other axes the line has one side, or stands across rows.
-    assert_array_equal(curtain[ALL, ALL, 2], stack[:, :, 2])
-    assert_array_equal(curtain[ALL, ALL, 3], stack[:, :, 3] + 1.5)
+    expected[..., 3] = -1
+    assert_array_equal(curtain(pair, (2, ALL, ALL), 1, 3), expected[2])
     rows = np.where(np.arange(6)[:, None] < 2, stack, stack + 1.5)
-    assert_array_equal(Curtain(pair, 1, 2)[1, ALL, 4:7], rows[1, :, 4:7])
+    rows[:, 2] = 7
+    assert_array_equal(curtain(pair, (1, ALL, ALL), 0, 2, line=7), rows[1])
+    assert_array_equal(curtain(pair, (ALL, 0, ALL), 1, 3), expected[:, 0])
     for at, whole in ((0, stack + 1.5), (8, stack)):
-        assert_array_equal(Curtain(pair, 2, at)[0], whole[0])
+        assert_array_equal(curtain(pair, (0, ALL, ALL), 1, at), whole[0])
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.float32])
@@ -69,23 +70,29 @@ def test_colours(kind):
     before = Image(colours, rgb=True)
     result = np.clip(colours.astype(np.int16) - 20, 0, 255).astype(kind)
     pair = Pair(before, made(result, before, rgb=True))
-    curtain = Curtain(pair, 1, 4)
     # napari shows fractions from 0 to 1.
-    assert curtain.dtype == np.uint8
-    assert_array_equal(curtain[ALL, ALL, ALL][:, 4:], result[:, 4:])
-    residual = Residual(pair)
-    assert (residual.shape, residual.ndim) == ((6, 8), 2)
+    assert pair.dtype == np.uint8
+    out = np.empty_like(colours)
+    pair.draw_curtain((ALL, ALL), out, 1, 4, 255)
+    assert_array_equal(out[:, 5:], result[:, 5:])
+    residual = pair.residual((ALL, ALL))
+    assert residual.shape == (6, 8)
     expected = luminance(colours) - luminance(result)
-    assert_allclose(residual[ALL, ALL], expected, atol=1e-4)
+    assert_allclose(residual, expected, atol=1e-4)
     assert np.isclose(luminance(np.array([255, 255, 255])), 255)
 
 
-def residual_of(image, result, *models, axes="YX"):
-    """The residual of an image with noise of these models."""
+def pair_of(image, result, *models, axes="YX"):
+    """An image with noise of these models, and its result."""
     looks = {"rgb": True} if axes[-1] == "S" else {"contrast_limits": (0, 1)}
     before = Image(image, **looks)
     told = {"noise": [each.as_dict() for each in models], "axes": axes} if models else {}
-    return Residual(Pair(before, made(result, before, **told, **looks)))
+    return Pair(before, made(result, before, **told, **looks))
+
+
+def residual_of(*args, **options):
+    pair = pair_of(*args, **options)
+    return pair.residual((ALL,) * pair.after.ndim)
 
 
 def test_a_residual_keeps_small_differences_of_large_numbers():
@@ -93,7 +100,7 @@ def test_a_residual_keeps_small_differences_of_large_numbers():
     for image, change in ((large, 3), (small, -1)):
         residual = residual_of(image, (image.astype(np.int64) - change).astype(image.dtype))
         assert residual.dtype == np.float32
-        assert_array_equal(residual[...], change)
+        assert_array_equal(residual, change)
 
 
 PHOTONS = PoissonGaussian(0.5, 2.0, 100.0)
@@ -114,19 +121,18 @@ def halves(residual):
 def test_a_residual_of_noise_that_grows_shows_no_trace_of_the_cell(model):
     image, result = noisy(model, CELL), CELL.copy()
     # Noise that is the same everywhere stays in grey levels.
-    plain = residual_of(image, result, Gaussian(9.0))
-    assert not plain.in_sigmas
-    assert_allclose(plain[...], image - CELL, atol=1e-3)
+    assert not pair_of(image, result, Gaussian(9.0)).in_sigmas
+    assert_allclose(residual_of(image, result, Gaussian(9.0)), image - CELL, atol=1e-3)
     image[0, 0] = result[0, 0] = np.nan  # which hides no other pixel
     residual = residual_of(image, result, model)
-    assert residual.in_sigmas and np.isfinite(residual[...]).sum() == CELL.size - 1
-    assert_allclose(halves(residual[...]), 1, rtol=0.02)
+    assert np.isfinite(residual).sum() == CELL.size - 1
+    assert_allclose(halves(residual), 1, rtol=0.02)
 
 
 def test_a_residual_of_magnitudes_has_no_bias_in_the_background():
     signal = np.where(CELL > 500, 80.0, 0.0)
     real, imaginary = np.random.default_rng(3).normal(0, 10, (2, *signal.shape))
-    residual = residual_of(np.hypot(signal + real, imaginary), signal, Rician(10.0))[...]
+    residual = residual_of(np.hypot(signal + real, imaginary), signal, Rician(10.0))
     assert_allclose(halves(residual), 1, rtol=0.02)
     assert_allclose(np.mean(residual[:, :200]), 0, atol=0.02)
 
@@ -134,12 +140,12 @@ def test_a_residual_of_magnitudes_has_no_bias_in_the_background():
 def test_each_channel_of_a_residual_has_its_own_noise():
     models = PHOTONS, PoissonGaussian(4.0, 1.0, 100.0)
     image = np.stack([noisy(model, CELL, seed) for seed, model in enumerate(models)])
-    residual = residual_of(image, np.stack([CELL, CELL]), *models, axes="CYX")
-    for shown in (*residual[...], residual[1, ALL, ALL], *residual[1:]):
+    pair = pair_of(image, np.stack([CELL, CELL]), *models, axes="CYX")
+    for shown in (*pair.residual((ALL, ALL, ALL)), pair.residual((1, ALL, ALL))):
         assert_allclose(halves(shown), 1, rtol=0.02)
     colours = np.repeat(CELL[..., None], 3, axis=-1)
     residual = residual_of(noisy(models[1], colours), colours, models[1], axes="YXS")
-    assert_allclose(halves(residual[...]), 1, rtol=0.02)
+    assert_allclose(halves(residual), 1, rtol=0.02)
 
 
 def test_a_residual_takes_the_noise_of_the_run_on_its_image():
@@ -147,17 +153,17 @@ def test_a_residual_takes_the_noise_of_the_run_on_its_image():
     first = made(CELL, before, noise=[PHOTONS.as_dict()])
     second = made(CELL, first, noise=[Gaussian(1.0).as_dict()])
     second.metadata[METADATA_KEY]["history"] = [first.metadata[METADATA_KEY]]
-    assert Residual(Pair(before, second)).in_sigmas
+    assert Pair(before, second).in_sigmas
     other = made(CELL, before, noise=[PHOTONS.as_dict()])
-    assert not Residual(Pair(first, second)).in_sigmas
-    assert not Residual(Pair(first, other)).in_sigmas  # two results of one image
+    assert not Pair(first, second).in_sigmas
+    assert not Pair(first, other).in_sigmas  # two results of one image
 
 
 def test_a_frame_lies_in_its_stack(stack):
     before = Image(stack)
     after = made(stack[2:3] + 1, before, frame=2, axes="TYX")
     assert fits(before, after)
-    assert_array_equal(Residual(Pair(before, after))[0], -1)
+    assert_array_equal(Pair(before, after).residual((0, ALL, ALL)), -1)
     # Two frames are no pair, and a frame is not what a stack is compared with.
     other = made(stack[1:2], before, frame=1, axes="TYX")
     assert not fits(other, after) and not fits(after, made(stack, before))
@@ -180,7 +186,7 @@ def test_partners_of_a_result(stack):
     assert results_in([first]) == []
     pyramid = Image([stack[0], stack[0, ::2, ::2]], multiscale=True)
     result = made(stack[0] + 1, pyramid)
-    assert_array_equal(Residual(Pair(pyramid, result))[...], -1)
+    assert_array_equal(Pair(pyramid, result).residual((ALL, ALL)), -1)
 
 
 def test_results_of_files_are_compared_with_the_file_that_their_record_names(viewer, tmp_path):
@@ -201,25 +207,19 @@ def test_results_of_files_are_compared_with_the_file_that_their_record_names(vie
     assert partners(b_twice, viewer.layers)[0] in (b_less, b_least)
 
 
-@pytest.mark.parametrize("kind", [Curtain, Residual])
-def test_a_plane_at_a_time_is_read_of_what_is_not_in_memory(stack, kind):
+def test_a_plane_at_a_time_is_read_of_what_is_not_in_memory(stack):
     lazy = Sliced(stack)
     before = Image(lazy, contrast_limits=(0, 1000), multiscale=False)
     pair = Pair(before, made(stack + 1, before))
-    shown = kind(pair, 2, 4) if kind is Curtain else kind(pair)
     lazy.read.clear()
-    first = shown[1, ALL, ALL]
+    first = curtain(pair, (1, ALL, ALL), 1, 4)
     assert len(lazy.read) == 1
-    if kind is Curtain:
-        shown.at = 0  # no reading where only the line moves
-    second = shown[1, ALL, ALL]
-    assert len(lazy.read) == 1
-    assert np.any(first != second) == (kind is Curtain)
+    # No reading where only the line moves, and none for a residual of the same.
+    second = curtain(pair, (1, ALL, ALL), 1, 0)
+    assert_array_equal(pair.residual((1, ALL, ALL)), -1)
+    assert len(lazy.read) == 1 and np.any(first != second)
     pair.forget()
-    _ = shown[1]
-    assert len(lazy.read) == 2
-    # In 3D nothing is read.
-    assert shown[...].shape == stack.shape and not shown[...].any()
+    pair.residual((1, ALL, ALL))
     assert len(lazy.read) == 2
 
     def read(block):
@@ -228,20 +228,22 @@ def test_a_plane_at_a_time_is_read_of_what_is_not_in_memory(stack, kind):
 
     lazy = da.from_array(stack, chunks=(1, 6, 8)).map_blocks(read, meta=stack[:0])
     before = Image(lazy, contrast_limits=(0, 1000))
-    assert_array_equal(Residual(Pair(before, made(stack, before)))[3], 0)
+    assert_array_equal(Pair(before, made(stack, before)).residual((3, ALL, ALL)), 0)
 
 
 def test_values_along_a_line():
     y, x = np.mgrid[:20, :30]
-    plane = (10 * y + x).astype(np.float32)
-    found = along(plane, np.array([[2.0, 3.0], [12.0, 23.0]]))
-    ends = found[[0, -1]]
-    assert_allclose(ends, [23, 143])
+    before = Image((10 * y + x).astype(np.float32))
+    pair = Pair(before, made(before.data, before))
+
+    def along(*ends):
+        (curve, _), _ = profile(pair, np.array(ends), (ALL, ALL), (0, 1))
+        return curve.y
+
+    found = along([2.0, 3.0], [12.0, 23.0])
     assert_allclose(found, np.linspace(23, 143, len(found)), atol=1e-3)
     assert len(found) >= 2 * np.hypot(10, 20)
-    bent = along(plane, np.array([[0.0, 0.0], [0.0, 10.0], [10.0, 10.0]]))
-    assert bent[-1] == 110
-    outside = along(plane, np.array([[-5.0, -5.0], [-5.0, 40.0]]))
+    outside = np.array(along([-5.0, -5.0], [-5.0, 40.0]))
     assert_allclose(outside[[0, -1]], [0, 29])
 
 

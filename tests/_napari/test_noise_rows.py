@@ -19,7 +19,7 @@ def test_a_table_has_units_and_what_the_library_says():
     note = Note("it may be so", "measure=again", code="uneven")
     errors = ({"gain": 0.004, "read_noise": 0.1},)
     known = estimate((photons,), errors=errors, notes=(note,), frames=along())
-    assert rows.noise_rows(known, "1 of 1 plane") == [
+    assert rows.noise_rows(known) == [
         ("Gain", "0.28 ± 0.004 grey levels per electron"),
         ("Read noise", "3.1 ± 0.1 grey levels"),
         ("Offset", "14.7 grey levels"),
@@ -27,10 +27,9 @@ def test_a_table_has_units_and_what_the_library_says():
         ("Sigma", "10 ± 0.1 (made by hand, 1 plane)"),
         ("Per frame", "channel 0: 1 to 4; channel 1: 5 to 8 (4 read along T)"),
         ("Note", "it may be so: choose Automatic"),
-        ("Planes read", "1 of 1 plane"),
     ]
     two = estimate((Gaussian(10), Gaussian(20)))
-    assert rows.noise_rows(two, "")[0] == ("Sigma", "10 ± 0.1, 20 ± 0.1 grey levels")
+    assert rows.noise_rows(two)[0] == ("Sigma", "10 ± 0.1, 20 ± 0.1 grey levels")
     assert rows.as_html([("a", "<b>")]).count("&lt;b&gt;") == 1
 
 

@@ -114,7 +114,9 @@ def test_layers_of_one_file():
     assert resolving.channels_of(result, layers) == resolving.channels_of(others[2], layers) == ()
     known = dict(path="/data/a.tif", axes="CYX", shape=(3, 4, 5), name="", colour="", stamp=())
     channels = [
-        from_file(metadata={FILE_KEY: Origin(**known, place=n, scale=(), units=()).as_dict()})
+        from_file(
+            metadata={FILE_KEY: dataclasses.asdict(Origin(**known, place=n, scale=(), units=()))}
+        )
         for n in range(3)
     ]
     assert resolving.channels_in_words(channels) == "All 3 channels of a.tif"

@@ -71,12 +71,8 @@ def main() -> None:
     least: dict[Path, dict[str, float]] = {options.before.resolve(): {}, ROOT: {}}
     for _ in range(options.rounds):
         for folder, times in least.items():
-            path = os.pathsep.join(
-                [
-                    *(str(folder / each) for each in ("src", "tools")),
-                    os.environ.get("PYTHONPATH", ""),
-                ]
-            )
+            own = (str(folder / each) for each in ("src", "tools"))
+            path = os.pathsep.join([*own, os.environ.get("PYTHONPATH", "")])
             turn = [sys.executable, __file__, *sys.argv[1:], "--turn"]
             done = subprocess.run(
                 turn, env={**os.environ, "PYTHONPATH": path}, capture_output=True, check=True

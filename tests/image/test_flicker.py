@@ -184,6 +184,16 @@ def test_no_change_where_the_scene_is_cut(sigma):
         assert measured(first, second, sigma) == IDENTITY
 
 
+@pytest.mark.parametrize("contrast, moved", [(0, 0), (1, 0.6), (1, 1), (3, 0.6), (50, 0.3)])
+def test_no_change_of_blocks_that_are_hidden_by_noise_or_move(contrast, moved):
+    rng = np.random.default_rng(0)
+    levels, others = contrast * rng.normal(size=(2, 100, 256))
+    frames = levels, np.where(rng.random(levels.shape) < moved, others, levels)
+    noisy = (frame + rng.normal(size=frame.shape) for frame in frames)
+    found = brightness_changes(*noisy, np.full(100, math.sqrt(2)))
+    assert np.all(found == IDENTITY)
+
+
 # Whatever comes in.
 
 

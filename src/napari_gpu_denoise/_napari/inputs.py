@@ -18,6 +18,7 @@ from napari_gpu_denoise._napari.layers import provenance, source
 from napari_gpu_denoise._napari.loading import Loading
 from napari_gpu_denoise._napari.model import FLAT, RECTANGLE, VIEW, WHOLE, RegionChoice
 from napari_gpu_denoise._napari.wording import in_panel
+from napari_gpu_denoise.assessment.recommend import image_in_words
 from napari_gpu_denoise.errors import AxesError, DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import SYMBOLS
@@ -282,7 +283,7 @@ class AxesInput(QWidget):
             if self.shape:
                 axes = self.axes()
                 found = resolve.likely_axes(axes, self.shape, self._kind)
-                text = html.escape(resolve.describe_axes(axes, self.shape), quote=False)
+                text = html.escape(image_in_words(axes, self.shape), quote=False)
                 text += resolve.advice_on_axes(axes, self.shape, self._kind, found)
         except AxesError as error:
             text = html.escape(in_panel(error), quote=False)

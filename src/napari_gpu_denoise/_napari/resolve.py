@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -253,7 +251,7 @@ def channels_in_words(layers: Sequence[Image]) -> str:
     origin = provenance.file_origin(layers[0].metadata)
     what = "layers" if origin is None or origin.split is None else "channels"
     number = "Both" if len(layers) == 2 else f"All {len(layers)}"
-    return f"{number} {what} of {Path(str(source.file_of(layers[0]))).name}"
+    return f"{number} {what} of {provenance.file_name(layers[0])}"
 
 
 def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, ...]:
@@ -331,20 +329,6 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
                 named[i] = letter
             found["".join(named)] = meaning
     return found
-
-
-def describe_axes(axes: str, shape: tuple[int, ...]) -> str:
-    """Return the meaning of axes in words, such as ``"16 time points, 192 by 208 pixels"``."""
-    lengths, known = dict(zip(axes, shape, strict=True)), source.AXIS_WORDS
-    named = [(lengths[letter], known[letter]) for letter in axes if letter in known]
-    colours = {(3, known["S"]): "RGB", (4, known["S"]): "RGBA"}
-    words = [colours.get(each, f"{each[0]} {each[1]}{'s' * (each[0] != 1)}") for each in named]
-    used = {*source.AXIS_WORDS, *"YX"}
-    independent = math.prod(n for a, n in zip(axes, shape, strict=True) if a not in used)
-    if independent > 1:
-        words.append(f"{independent} independent planes")
-    size = f"{lengths['Y']} by {lengths['X']} pixels"
-    return ", ".join([*words, size])
 
 
 def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str, str]) -> str:

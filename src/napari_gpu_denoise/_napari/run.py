@@ -160,7 +160,8 @@ def _run(request: Request, progress: Progress, what: str) -> Denoised:
     t = t if t >= 0 and data.shape[t] > 1 else None
     image = out = folder = None
     if not arrays.is_read_by_parts(data, t):
-        image = arrays.load(data, progress)
+        progress.stage("reading")
+        image = np.asarray(data[...])
     named = progress.within(doing(what))
     named.stage("denoising")
     # Alpha, the last of four colour samples, passes as it is.
@@ -188,12 +189,11 @@ def _with_alpha(
     """Return filtered colours with the alpha of the input; `out` if that holds the colours."""
     data, index = request.source.data, request.index
     if out is not None:
-        first = index[0].start
-        for some in arrays.cuts(data, 0):
-            start, stop = max(some.start, first), min(some.stop, index[0].stop)
-            if start < stop:
-                part = np.asarray(data[(slice(start, stop), *index[1:])])
-                convert(part[..., 3:], out[start - first : stop - first, ..., 3:])
+        from dask.array.core import slices_from_chunks
+
+        rest = arrays.as_dask(data, colours=True)[(*index[:-1], slice(3, None))]
+        for part in slices_from_chunks(rest.chunks):
+            convert(rest[part].compute(scheduler="synchronous"), out[..., 3:][part])
         return out
     given = (data if image is None else image)[index]
     return put_together(colours, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])

@@ -69,7 +69,7 @@ def image_in_words(axes: str, shape: tuple[int, ...]) -> str:
     elif slices > 1:
         what = f"{colour}volume of {slices} slices"
     elif planes > 1:
-        what = f"{planes} {colour}planes"
+        what = f"{planes} {colour}{'measurements' if MEASUREMENTS in axes else 'planes'}"
         planes = 1
     else:
         what = f"{colour}image"

@@ -56,7 +56,7 @@ class JointFilter(Filter):
             )
         if channels == "joint" and count == 1:
             channels = "separate"
-        return replace(self, channels=channels)
+        return self if channels == self.channels else replace(self, channels=channels)
 
 
 # Orthonormal luminance and chrominance of red, green and blue.

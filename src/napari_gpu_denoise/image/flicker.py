@@ -138,10 +138,7 @@ def _changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.nda
 
 def _by_chance(x: np.ndarray, d: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Return a mask of pairs whose mean and slope of differences may be noise alone."""
-    # x has a mean of 0. Its own noise, in d with opposite sign, looks like a slope.
-    own = 0.5 * x.shape[1] * noise**2
-    shift, slope = d.sum(axis=1), (x * d).sum(axis=1) + own
-    spread = np.maximum((x * x).sum(axis=1), own)
+    shift, slope, spread = d.sum(axis=1), (x * d).sum(axis=1), (x * x).sum(axis=1)
     return shift**2 / x.shape[1] + slope**2 / spread < _CHANCE * noise**2
 
 

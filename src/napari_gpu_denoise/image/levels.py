@@ -90,12 +90,12 @@ class Levels:
         """Whether values pass unchanged."""
         return self.offset == 0 and self.scale == 1.0
 
-    def takes(self, values: np.ndarray) -> bool:
-        """Return whether values are finite, and neither too large nor too small once mapped.
+    def takes(self, ends: np.ndarray) -> bool:
+        """Return whether values between both are finite, and neither too large nor small mapped.
 
         Levels that were chosen from the same values take them, but for fill values.
         """
-        low, high = map(float, value_range(values))
+        low, high = map(float, ends)
         if self.inner[0] > -math.inf:
             return self.inner[0] <= low and high <= self.inner[1]
         half, reach = high / 2 - low / 2, max(abs(low - self.offset), abs(high - self.offset))

@@ -63,17 +63,6 @@ class Block:
         mask = None if self.nonfinite_mask is None else self.nonfinite_mask[region]
         return Block(self.given[region], self.finite[region], mask, self.ends)
 
-    def measurable(self, names: str) -> np.ndarray:
-        """Return the pixels to measure noise on: as given, but planes without a finite one are 0.
-
-        `names` are the axes of the block.
-        """
-        if self.nonfinite_mask is None:
-            return self.given
-        plane = names.index("Y"), names.index("X")
-        empty = self.nonfinite_mask.all(axis=plane, keepdims=True)
-        return np.where(empty, self.finite, self.given) if empty.any() else self.given
-
     def restore(self, out: np.ndarray) -> None:
         """Copy fill values, NaN and infinity to a result of this block."""
         if self.nonfinite_mask is not None:

@@ -322,7 +322,7 @@ def start(
         if not (is_plain(given) or np.isfinite(block.range).all()):
             Levels.of(pixels)  # refuses NaN and infinity
     # Pixels that were filled in hold no noise.
-    measured = block.measurable(names) if block else pixels
+    measured = block.given if block else pixels
     noise = run.sigma, run.noise
     try:
         sigma = resolve_noise(*noise, measured, filter, context, run.device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from typing import Any
 
@@ -12,10 +11,10 @@ from napari.utils import Colormap
 from napari.viewer import Viewer
 from qtpy.QtCore import QObject, Signal
 
-from napari_gpu_denoise._napari.compare.pair import Curtain, Pair, Residual
+from napari_gpu_denoise._napari.compare.pair import Pair
 from napari_gpu_denoise._napari.docks import camera_of, grid_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
-from napari_gpu_denoise._napari.layers.source import LOOKS, finest, looks_of, place_of, set_changed
+from napari_gpu_denoise._napari.layers.source import finest, looks_of, place_of
 from napari_gpu_denoise._napari.parts import settling_timer
 from napari_gpu_denoise.noise.robust import deviation
 
@@ -52,16 +51,20 @@ class CompareOverlay(QObject):
         super().__init__(parent)
         self._viewer = viewer
         self.mode = NOTHING
-        self.layer: Image | None = None
-        self._made: dict[tuple[str, Pair | None], Image] = {}
+        self._made: dict[tuple[str, Pair], Image] = {}
+        self._planes: dict[Image, np.ndarray] = {}  # what layers show at every place
         self._shown: dict[Pair, Image] = {}
-        self._axes: tuple[int, int] | None = None
+        self._axes = 0, 1
         self._pairs: tuple[Pair, ...] = ()
         self._at: int | None = None
         self._alone = False  # the image, without its result
         self._hidden: dict[Layer, bool] = {}
-        self._hiding = False
         self._redrawing = settling_timer(self, _REDRAWN, self.redraw)
+
+    @property
+    def layer(self) -> Image | None:
+        """The layer of the first pair, while it is shown."""
+        return next(iter(self._shown.values()), None)
 
     @property
     def at(self) -> int:
@@ -71,8 +74,7 @@ class CompareOverlay(QObject):
     @property
     def width(self) -> int:
         """The number of pixels along the axis that the line moves on; 0 without a line."""
-        shown = self.layer if self.mode == CURTAIN else None
-        return 0 if shown is None else shown.data.shape[shown.data.axis]
+        return self._pairs[0].shape[self._axes[1]] if self.mode == CURTAIN else 0
 
     def start(self, pairs: tuple[Pair, ...], mode: str) -> None:
         """Show pairs; an overlay of the same pairs is hidden before, one of others removed."""
@@ -83,48 +85,52 @@ class CompareOverlay(QObject):
         if not mode or axes is None:
             return
         self.mode, self._pairs, self._axes = mode, pairs, axes
-        if self._at is None:
-            self._at = pair.shape[axes[1]] // 2
-        self._at = min(self._at, pair.shape[axes[1]])
+        length = pair.shape[axes[1]]
+        self._at = length // 2 if self._at is None else min(self._at, length)
         for each in pairs if mode == CURTAIN else (pair,):
-            self._shown[each] = self._layer(each, mode, axes)
-        self.layer = self._shown[pair]
+            self._shown[each] = self._layer(each)
         for each in (layer for both in pairs for layer in (both.before, both.after)):
             self._hidden.setdefault(each, each.visible)
             each.visible = False
         if mode == CURTAIN:
             self._viewer.mouse_drag_callbacks.append(self._drag)
-        self.redraw()
+        # Before napari takes it for a volume.
+        self._viewer.dims.events.ndisplay.connect(self.pause, position="first")
         self.moved.emit(self.at)
         # Its controls then work on what stays: this layer follows.
         self._viewer.layers.selection.active = pair.after
 
-    def _layer(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
-        """Return the layer that shows a pair, as it is drawn now; a new one is added."""
-        residual = kind == RESIDUAL
-        key = kind, None if residual else pair
-        known = self._made.get(key)
+    def _layer(self, pair: Pair) -> Image:
+        """Return the layer that shows a pair, drawn; a new one is added."""
+        known, after = self._made.get((self.mode, pair)), pair.after
+        residual = self.mode == RESIDUAL
+        shape = pair.shape[: after.ndim] if residual else pair.shape
         if known is None:
-            known = self._made[key] = self._add(pair, kind, axes)
-            return known
-        if known.data.pair is not pair:  # faster than another layer
-            known.data, known.name = Residual(pair), _name(kind, pair)
-            known.metadata = temporary_metadata(kind, pair.before)
-        set_changed(known, self._looks_of_residual(pair) if residual else looks_of(pair.after))
-        known.visible = True
-        return known
-
-    def _add(self, pair: Pair, kind: str, axes: tuple[int, int]) -> Image:
-        if kind == RESIDUAL:
-            data, looks = Residual(pair), self._looks_of_residual(pair) | {"rgb": False}
+            kept = *self._axes, after.ndim  # and colours
+            some = [n if axis in kept else 1 for axis, n in enumerate(shape)]
+            plane = np.empty(some, np.float32 if residual else pair.dtype)
         else:
-            data = Curtain(pair, axes[1], self.at)
-            looks = looks_of(pair.after) | {"rgb": pair.after.rgb}
-        place = place_of(pair.after) | {"metadata": temporary_metadata(kind, pair.before)}
-        place["name"] = _name(kind, pair)
+            plane = self._planes[known]
+        self._draw(pair, plane)
+        looks = looks_of(after)
+        if residual:
+            limit = _SIGMAS * spread(plane)
+            looks = {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
+        if known is not None:
+            if residual:
+                known.contrast_limits = -limit, limit
+            known.visible = True
+            return known
+        place = place_of(after) | {"metadata": temporary_metadata(self.mode, pair.before)}
+        place |= {"name": f"{self.mode}: {pair.before.name} | {after.name}"}
+        place |= {"rgb": after.rgb and not residual, "multiscale": False}
         # With contrast, which napari would look for in all of the data.
-        layer, layers = Image(data, multiscale=False, **place, **looks), self._viewer.layers
-        layers.insert(max(layers.index(pair.before), layers.index(pair.after)) + 1, layer)
+        layer = Image(np.broadcast_to(plane, shape), **place, **looks)
+        self._made[self.mode, pair], self._planes[layer] = layer, plane
+        layers = self._viewer.layers
+        layers.insert(max(layers.index(pair.before), layers.index(after)) + 1, layer)
+        if not residual:
+            layers.link_layers((after, layer), looks)
         return layer
 
     def pause(self) -> None:
@@ -135,21 +141,22 @@ class CompareOverlay(QObject):
         self._redrawing.stop()
         if self._drag in self._viewer.mouse_drag_callbacks:
             self._viewer.mouse_drag_callbacks.remove(self._drag)
+        self._viewer.dims.events.ndisplay.disconnect(self.pause)
         hidden, self._hidden = self._hidden, {}
-        self.layer, self.mode, self._shown, self._alone = None, NOTHING, {}, False
+        self.mode, self._shown, self._alone = NOTHING, {}, False
         for each in self._pairs:
             each.forget()
         for each in self._made.values():
             each.visible = False
         for each, visible in hidden.items():
             if each in self._viewer.layers:
-                each.visible = visible
+                each.visible |= visible
 
     def stop(self) -> None:
         """Remove the overlay; the pairs get their visibility back."""
         self.pause()
         # Before layers go, which others are told of.
-        made, self._made, self._pairs = list(self._made.values()), {}, ()
+        made, self._made, self._planes, self._pairs = list(self._made.values()), {}, {}, ()
         for each in made:
             if each in self._viewer.layers:
                 self._viewer.layers.remove(each)
@@ -170,23 +177,30 @@ class CompareOverlay(QObject):
         self._alone = alone
         self.redraw()
 
-    def redraw(self) -> None:
+    def redraw(self, event: object = None) -> None:
         """Redraw the overlay."""
         self._redrawing.stop()
-        if self.layer is None:
-            return
-        at = self.width if self._alone else self.at
-        for layer in self._shown.values():
-            if isinstance(layer.data, Curtain):
-                layer.data.at = at
-                colour = 255 if layer.data.dtype.kind in "iu" else 1.0
-                layer.data.line = colour if layer.rgb else layer.contrast_limits[1]
+        for pair, layer in self._shown.items():
+            self._draw(pair, self._planes[layer])
             layer.refresh()
+
+    def _draw(self, pair: Pair, plane: np.ndarray) -> None:
+        """Draw the slice of a pair that the viewer shows."""
+        index = slice_shown(self._viewer, pair.after)
+        out = plane[tuple(at if isinstance(at, slice) else 0 for at in index)]
+        if self.mode == RESIDUAL:
+            out[...] = pair.residual(index)
+            return
+        line = pair.after.contrast_limits[1]
+        if pair.after.rgb:
+            line = 1.0 if out.dtype.kind == "f" else 255
+        (down, across), at = self._axes, self.width if self._alone else self.at
+        pair.draw_curtain(index, out, int(across > down), at, line)
 
     def _drag(self, viewer: Viewer, event: Any) -> Generator[None, None, None]:
         """Move the line with the mouse, where it was pressed on it."""
         layer, camera = self._shown[self._pairs[0]], camera_of(self._viewer)
-        across, ends = layer.data.axis, np.zeros((2, layer.ndim))
+        across, ends = self._axes[1], np.zeros((2, layer.ndim))
         ends[1, across] = 1
         pixel = camera.zoom * np.linalg.norm(
             np.diff([layer.data_to_world(e) for e in ends], axis=0)
@@ -209,47 +223,17 @@ class CompareOverlay(QObject):
 
     def follow(self) -> list[tuple[Any, Any]]:
         """Return events of the pairs and the viewer, and what follows them."""
-        found = []
+        found = [(self._viewer.dims.events.current_step, self.redraw)]
         for pair in self._pairs:
-            after = pair.after.events
-            for each in (pair.before.events, after):
-                found += [(each.data, self._on_data), (each.visible, self._on_visible)]
-            found += [(getattr(after, name), self._on_looks) for name in LOOKS]
+            found += [(each.events.data, self._on_data) for each in (pair.before, pair.after)]
+            # The line is as bright as can be.
+            found.append((pair.after.events.contrast_limits, self.redraw))
         return found
 
     def _on_data(self, event: object = None) -> None:
         for each in self._pairs:
             each.forget()
             self._redrawing.start()
-
-    def _on_visible(self, event: Any) -> None:
-        """Remember what others make of a hidden layer; it stays hidden while this is shown."""
-        for layer in () if self._hiding else self._hidden:
-            if layer is event.source:
-                self._hidden[layer] = layer.visible
-                self._hiding = True
-                layer.visible = False
-                self._hiding = False
-
-    def _on_looks(self, event: object = None) -> None:
-        for pair, layer in self._shown.items():
-            if isinstance(layer.data, Curtain):
-                set_changed(layer, looks_of(pair.after))
-        self._redrawing.start()
-
-    def _looks_of_residual(self, pair: Pair) -> dict[str, Any]:
-        """Return how a residual looks: contrast of three sigmas of the slice shown around 0."""
-        index, residual = slice_shown(self._viewer, pair.after), Residual(pair)
-        sizes = [n for i, n in zip(index, residual.shape, strict=True) if isinstance(i, slice)]
-        # Of what is not in memory the plane is read that is then shown.
-        step = 1 if pair.is_lazy else max(1, int(np.sqrt(math.prod(sizes) / _SAMPLED)))
-        sampled = tuple(slice(None, None, step) if isinstance(i, slice) else i for i in index)
-        limit = _SIGMAS * spread(residual[sampled])
-        return {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
-
-
-def _name(kind: str, pair: Pair) -> str:
-    return f"{kind}: {pair.before.name} | {pair.after.name}"
 
 
 def slice_shown(viewer: Viewer, layer: Image) -> tuple[int | slice, ...]:

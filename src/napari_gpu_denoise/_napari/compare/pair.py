@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from numbers import Integral
 from typing import Any
@@ -11,17 +10,16 @@ import numpy as np
 from napari.layers import Image, Layer
 
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.arrays import is_lazy
 from napari_gpu_denoise._napari.layers.source import finest, pixel_sizes
 from napari_gpu_denoise._napari.noise.plots import Series
+from napari_gpu_denoise._napari.resolve import channels_of
 from napari_gpu_denoise.errors import DenoiseError
-from napari_gpu_denoise.image.axes import channel_axis, index_parts
+from napari_gpu_denoise.image.axes import channel_axis
+from napari_gpu_denoise.image.levels import convert
 from napari_gpu_denoise.noise.models import NoiseModel, Rician
 from napari_gpu_denoise.noise.models.base import channel_correlations, pointwise
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
-_PLANE = 2  # axes of what is read at once of data that are not in memory
-
 _MOST = 2000  # points of a curve
 
 
@@ -52,17 +50,13 @@ def channels_with(result: Image, layers: Iterable[Layer]) -> tuple[Image, ...]:
 
     They can be compared at once.
     """
-    origin, name = provenance.file_origin(result.metadata), _filter(result)
-    if origin is None or origin.split is None:
-        return (result,)
-    found = {origin.place: result}
+    layers = list(layers)
+    source = provenance.first_origin(result, layers)
+    found = {source: result}
     for each in results_in(layers):
-        other = provenance.file_origin(each.metadata)
-        if other is None or (other.path, other.shape) != (origin.path, origin.shape):
-            continue
-        if _filter(each) == name and finest(each).shape == finest(result).shape:
-            found.setdefault(other.place, each)
-    return tuple(found[place] for place in sorted(found))
+        if _filter(each) == _filter(result) and finest(each).shape == finest(result).shape:
+            found.setdefault(provenance.first_origin(each, layers), each)
+    return tuple(found[each] for each in channels_of(source, layers) if each in found) or (result,)
 
 
 def counterpart(before: Image, result: Image, layers: Iterable[Layer]) -> Image | None:
@@ -108,18 +102,14 @@ def first_places(layer: Image) -> list[int]:
 
 
 class Pair:
-    """An image and its result; `read` returns the same part of both.
-
-    Of data that are not in memory the last plane read is kept.
-    """
+    """An image and its result, the same planes of both, and what they differ in."""
 
     def __init__(self, before: Image, after: Image):
         self.before, self.after = before, after
         self._shift = [
             b - a for a, b in zip(first_places(before), first_places(after), strict=True)
         ]
-        self._kept: dict[str, tuple[Any, np.ndarray]] = {}
-        self.reads = 0  # times that the pixels may have changed
+        self.forget()
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -127,165 +117,55 @@ class Pair:
         return tuple(finest(self.after).shape)
 
     @property
-    def is_lazy(self) -> bool:
-        """Whether either is not in memory."""
-        return is_lazy(finest(self.before)) or is_lazy(finest(self.after))
-
-    def read(self, index: tuple[int | slice, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the same part of both; `index` is in terms of the result."""
-        there = tuple(map(_shifted, index, self._shift, self.shape))
-        return self._part("before", there), self._part("after", index)
-
-    def forget(self) -> None:
-        """Forget the planes kept in memory."""
-        self._kept.clear()
-        self.reads += 1
-
-    def _part(self, which: str, index: tuple[int | slice, ...]) -> np.ndarray:
-        data = finest(getattr(self, which))
-        if not is_lazy(data):
-            return data[index]
-        key = str(index)
-        known = self._kept.get(which)
-        if known is None or known[0] != key:
-            self._kept.pop(which, None)  # not two at a time
-            known = self._kept[which] = key, np.asarray(data[index])
-        return known[1]
-
-
-def _shifted(index: int | slice, shift: int, length: int) -> int | slice:
-    if not isinstance(index, slice):
-        return index + shift
-    start, stop, step = index.indices(length)
-    return slice(start + shift, stop + shift, step)
-
-
-def luminance(pixels: np.ndarray) -> np.ndarray:
-    """Return the luminance of RGB or RGBA pixels, as float32."""
-    weights = np.array(_LUMINANCE, np.float32)
-    return pixels[..., :3].astype(np.float32) @ weights
-
-
-class _Shown:
-    """What napari draws of a pair: an array of which it takes the slice that it shows.
-
-    The last slice is kept: of a new layer napari takes it three times.
-    """
-
-    dtype: np.dtype
-    at: int = 0  # where a line parts the two, if one does
-    line: float | None = None
-
-    def __init__(self, pair: Pair):
-        self.pair = pair
-        self._last: tuple[Any, np.ndarray] | None = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.pair.shape
-
-    @property
-    def ndim(self) -> int:
-        return len(self.shape)
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return np.asarray(self._made((slice(None),) * self.ndim), dtype)
-
-    def __getitem__(self, index: Any) -> np.ndarray:
-        index = tuple(index_parts(index, self.shape))
-        spans = [
-            len(range(*i.indices(n))) if isinstance(i, slice) else None
-            for i, n in zip(index, self.shape, strict=True)
-        ]
-        if sum((n or 0) > 1 for n in spans[: self._axes]) > _PLANE and self.pair.is_lazy:
-            # A view in 3D: a stack that is not in memory is never read as a whole.
-            return np.zeros([n for n in spans if n is not None], self.dtype)
-        key = str(index), self.pair.reads, self.at, self.line
-        last = self._last
-        if last is None or last[0] != key:
-            self._last = last = None  # not two at a time
-            self._last = last = key, self._made(index)
-        return last[1]
-
-    @property
-    def _axes(self) -> int:
-        """The number of axes without colours."""
-        return self.pair.after.ndim
-
-    def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        raise NotImplementedError
-
-
-class Curtain(_Shown):
-    """The image before the place `at` along an axis, the result from there on.
-
-    Between the two is a line of the grey level `line`, in place of the first pixels of the result.
-    """
-
-    def __init__(self, pair: Pair, axis: int, at: int):
-        super().__init__(pair)
-        self.axis, self.at = axis, at
-        before, after = finest(pair.before).dtype, finest(pair.after).dtype
-        whole = [each for each in (before, after) if np.issubdtype(each, np.integer)]
-        #: Colours of whole numbers reach to 255, those of fractions to 1: napari tells by the type.
-        found = whole[0] if pair.after.rgb and whole else np.result_type(before, after)
-        self.dtype = np.dtype(np.float32 if found.kind == "f" else found)
-
-    def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        before, after = self.pair.read(index)
-        place = index[self.axis]
-        if not isinstance(place, slice):
-            return np.asarray(self._typed(before if place < self.at else after), self.dtype)
-        start, stop, step = place.indices(self.shape[self.axis])
-        cut = len(range(start, min(max(self.at, start), stop), step))
-        along = sum(isinstance(each, slice) for each in index[: self.axis])
-        first, rest = (slice(None),) * along, np.empty(before.shape, self.dtype)
-        for part, which in ((slice(0, cut), before), (slice(cut, None), after)):
-            rest[(*first, part)] = self._typed(which[(*first, part)])
-        if self.line is not None and 0 < cut < rest.shape[along]:
-            rest[(*first, cut)] = self._typed(np.asarray(self.line))
-        return rest
-
-    def _typed(self, pixels: np.ndarray) -> np.ndarray:
-        if self.dtype.kind in "iu" and pixels.dtype.kind == "f":
-            known = np.iinfo(self.dtype)
-            return np.clip(np.rint(pixels), known.min, known.max)
-        return pixels
-
-
-class Residual(_Shown):
-    """The image minus the result, in float32; of RGB the luminance.
-
-    Where the noise depends on brightness it is divided by the standard deviation of the noise that
-    is expected at the result: else bright parts would show.
-    """
-
-    dtype = np.dtype(np.float32)
-
-    def __init__(self, pair: Pair):
-        super().__init__(pair)
-        self._models, self._channels = _noise_models(pair)
+    def dtype(self) -> np.dtype:
+        """The type of numbers that shows both."""
+        types = [np.dtype(finest(each).dtype) for each in (self.before, self.after)]
+        # Colours of whole numbers reach to 255, those of fractions to 1: napari tells by the type.
+        whole = [each for each in types if self.after.rgb and each.kind in "iu"]
+        found = whole[0] if whole else np.result_type(*types)
+        return np.dtype(np.float32) if found.kind == "f" else found
 
     @property
     def in_sigmas(self) -> bool:
-        """Whether it is in standard deviations of the noise, not in grey levels."""
+        """Whether the residual is in standard deviations of the noise, not in grey levels."""
         return bool(self._models)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.pair.shape[: self._axes]
+    def read(self, index: tuple[int | slice, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the same part of both, at an index of the result; the last one read is kept."""
+        if self._kept is None or self._kept[0] != index:
+            self._kept = None  # not two at a time
+            there = tuple(map(_shifted, index, self._shift, self.shape))
+            both = (finest(self.before), there), (finest(self.after), index)
+            before, after = (np.asarray(data[part]) for data, part in both)
+            self._kept = index, (before, after)
+        return self._kept[1]
 
-    def _made(self, index: tuple[int | slice, ...]) -> np.ndarray:
-        rgb = self.pair.after.rgb
-        index = (*index, slice(3)) if rgb else index
-        before, after = self.pair.read(index)
+    def forget(self) -> None:
+        """Forget what is known of the pixels, which may have changed."""
+        self._kept: tuple[Any, tuple[np.ndarray, np.ndarray]] | None = None
+        self._models, self._channels = _noise_models(self)
+
+    def draw_curtain(
+        self, index: tuple[int | slice, ...], out: np.ndarray, along: int, at: int, line: float
+    ) -> None:
+        """Draw the image before the place `at` along an axis of a plane, the result from there on.
+
+        Between the two is a line of a grey level, in place of the first pixels of the result.
+        """
+        before, after, out = (np.moveaxis(each, along, 0) for each in (*self.read(index), out))
+        for part, which in ((slice(0, at), before), (slice(at, None), after)):
+            convert(which[part], out[part])
+        if 0 < at < len(out):
+            convert(np.full(out[at].shape, line), out[at])
+
+    def residual(self, index: tuple[int | slice, ...]) -> np.ndarray:
+        """Return the image minus the result, in float32; of RGB the luminance.
+
+        Where the noise depends on brightness it is divided by the standard deviation of the noise
+        that is expected at the result: else bright parts would show.
+        """
+        rgb = self.after.rgb
+        before, after = (each[..., :3] if rgb else each for each in self.read(index))
         expected, sigma = self._noise(after, index) if self.in_sigmas else (after, None)
         # The difference of large whole numbers is exact only before they are rounded to float32.
         types = before.dtype, expected.dtype
@@ -305,16 +185,26 @@ class Residual(_Shown):
         self, after: np.ndarray, index: tuple[int | slice, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the image that is expected at a part of the result, and the sigma of its noise."""
-        if self._channels is None:
-            return _expected(self._models[0], after)
-        numbers = np.arange(self.pair.shape[self._channels])[index[self._channels]]
-        if not numbers.ndim:
-            return _expected(self._models[numbers], after)
-        along = sum(isinstance(each, slice) for each in index[: self._channels])
-        planes = zip(numbers, np.moveaxis(after, along, 0), strict=True)
-        found = [_expected(self._models[number], plane) for number, plane in planes]
-        means, sigmas = (np.stack(each, along) for each in zip(*found, strict=True))
-        return means, sigmas
+        models, axis = self._models, self._channels
+        if axis is not None and axis < len(index) and not isinstance(index[axis], slice):
+            models = (models[index[axis]],)
+        along = sum(isinstance(each, slice) for each in index[: axis or 0])
+        parts = zip(models, np.split(after, len(models), along), strict=True)
+        means, sigmas = zip(*(_expected(*each) for each in parts), strict=True)
+        return np.concatenate(means, along), np.concatenate(sigmas, along)
+
+
+def _shifted(index: int | slice, shift: int, length: int) -> int | slice:
+    if not isinstance(index, slice):
+        return index + shift
+    start, stop, step = index.indices(length)
+    return slice(start + shift, stop + shift, step)
+
+
+def luminance(pixels: np.ndarray) -> np.ndarray:
+    """Return the luminance of RGB or RGBA pixels, as float32."""
+    weights = np.array(_LUMINANCE, np.float32)
+    return pixels[..., :3].astype(np.float32) @ weights
 
 
 def _noise_models(pair: Pair) -> tuple[tuple[NoiseModel, ...], int | None]:
@@ -345,47 +235,28 @@ def _expected(model: NoiseModel, result: np.ndarray) -> tuple[np.ndarray, np.nda
     return (model.expected(result) if isinstance(model, Rician) else result), sigma
 
 
-def along(plane: np.ndarray, corners: np.ndarray, *, rgb: bool = False) -> np.ndarray:
-    """Return grey levels between corners (rows of y, x), interpolated, one each half pixel or so.
-
-    Points outside the plane have the value at its edge.
-    """
-    from scipy.ndimage import map_coordinates  # slow to import
-
-    values = luminance(plane) if rgb else plane
-    return map_coordinates(values.astype(np.float64), _points(corners), order=1, mode="nearest")
-
-
-def _points(corners: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return points from corner to corner."""
-    lengths = np.hypot(*np.diff(corners, axis=0).T)
-    ends = np.concatenate([[0], np.cumsum(lengths)])
-    count = int(np.clip(np.ceil(2 * ends[-1]) + 1, 2, _MOST))
-    at = np.linspace(0, ends[-1], count)
-    return tuple(np.interp(at, ends, corners[:, k]) for k in range(2))
-
-
 def profile(
-    pair: Pair, corners: np.ndarray, index: tuple[int | slice, ...], axes: tuple[int, int]
+    pair: Pair, ends: np.ndarray, index: tuple[int | slice, ...], axes: tuple[int, int]
 ) -> tuple[list[Series], str]:
     """Return the curves along a line in a plane of a pair, and the label of distances.
 
-    `corners` have a place for each axis of the result; `index` takes the plane, which has `axes`
-    of the result as rows and columns.
+    They are interpolated, one value each half pixel or so; beyond the plane they have the value at
+    its edge. `ends` have a place for each axis of the result; `index` takes the plane, which has
+    `axes` of the result as rows and columns.
     """
-    rgb = pair.after.rgb
-    planes = pair.read((*index, slice(None)) if rgb else index)
+    from scipy.ndimage import map_coordinates  # slow to import
+
+    planes = [luminance(each) if pair.after.rgb else each for each in pair.read(index)]
     if axes[0] > axes[1]:
-        planes = [np.swapaxes(each, 0, 1) for each in planes]
-    curves = [along(each, corners[:, axes], rgb=rgb).tolist() for each in planes]
+        planes = [each.T for each in planes]
+    ends = ends[:, axes]
+    count = int(np.clip(np.ceil(2 * np.hypot(*(ends[1] - ends[0]))) + 1, 2, _MOST))
+    points = np.linspace(*ends, count)
     sizes, unit = pixel_sizes(pair.after, axes[::-1])  # in the unit of the columns
     unit = "pixels" if sizes is None or str(unit) == "pixel" else f"{unit:~P}"
-    points = np.array(_points(corners[:, axes])).T * (sizes or [1.0, 1.0])[::-1]
-    steps = np.hypot(*np.diff(points, axis=0).T)
-    distance = np.concatenate([[0], np.cumsum(steps)]).tolist()
-    names = ("before", "after")
-    series = [
-        Series(distance, curve, name, "line", k)
-        for k, (curve, name) in enumerate(zip(curves, names, strict=True))
-    ]
+    distance = np.hypot(*((points - ends[0]) * (sizes or [1.0, 1.0])[::-1]).T).tolist()
+    series = []
+    for colour, (plane, name) in enumerate(zip(planes, ("before", "after"), strict=True)):
+        values = map_coordinates(plane.astype(np.float64), points.T, order=1, mode="nearest")
+        series.append(Series(distance, values.tolist(), name, "line", colour))
     return series, f"Distance ({unit})"

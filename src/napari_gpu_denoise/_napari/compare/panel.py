@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from contextlib import suppress
 from typing import Any
 
 import napari.viewer
@@ -19,13 +17,13 @@ from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import shapes_on
 from napari_gpu_denoise._napari.panel import LayerPanel
+from napari_gpu_denoise._napari.resolve import channels_in_words
 
 MODES = {
     "Curtain: before | after": overlay.CURTAIN,
     "Residual: before - after": overlay.RESIDUAL,
     "The layers as they are": overlay.NOTHING,
 }
-KEY = "B"
 
 _SETTLED = 30  # milliseconds for which changes of a line are collected
 # Milliseconds in which napari draws the canvas: where layers that it has drawn are replaced at once
@@ -50,15 +48,11 @@ class ResultInput(LayerInput):
 
     def wanted(self) -> tuple[Layer, ...]:
         """Return the topmost result of the selection, or of a selected layer, in all channels."""
-        layers, found = list(self._viewer.layers), self.listed()
-        made = [
-            each
-            for layer in self._viewer.layers.selection
-            for each in ([layer] if layer in found else provenance.made_from(layer, layers))
-        ]
-        first = next((each for each in found if each in made), None)
-        alone = () if first is None else (first,)
-        return next((each for each in self.groups(()) if first in each), alone)
+        found, selected = self.listed(), self._viewer.layers.selection
+        sources = set(map(provenance.identity, selected))
+        made = [e for e in found if provenance.record_of(e).get(provenance.SOURCE_ID) in sources]
+        alone = tuple([each for each in found if each in selected] or made)[:1]
+        return next((each for each in self.groups(()) if alone and alone[0] in each), alone)
 
     def groups(self, chosen: tuple[Layer, ...]) -> dict[tuple[Layer, ...], str]:
         """Return the results of all channels of each file by each filter, and their text."""
@@ -67,9 +61,7 @@ class ResultInput(LayerInput):
             found = pairing.channels_with(each, self._viewer.layers)
             title = provenance.filter_title(provenance.record_of(each))
             if len(found) > 1:
-                number = "Both" if len(found) == 2 else f"All {len(found)}"
-                name = provenance.file_name(each)
-                groups[found] = f"{number} channels of {name}, {title}"
+                groups[found] = f"{channels_in_words(found)}, {title}"
         return groups
 
 
@@ -97,7 +89,7 @@ class ComparePanel(LayerPanel):
         )
         parts.narrow(self.mode)
         self.hold_button = parts.button(
-            f"Hold for before ({KEY})", f"Show the source while this, or the key {KEY}, is held."
+            "Hold for before", "Show the source while this is held, by the mouse or the space bar."
         )
         tip = "Position of the line; you can also drag it in the picture."
         self.slider = parts.told(QSlider(Qt.Orientation.Horizontal), tip, "Position of the line")
@@ -110,7 +102,6 @@ class ComparePanel(LayerPanel):
         self.overlay = overlay.CompareOverlay(self._viewer, self)
         self._pairs: tuple[pairing.Pair, ...] = ()
         self._drawn: Shapes | None = None
-        self._bound = False
         self._plot: Any = None
         self._settling = parts.settling_timer(self, _SETTLED, self._draw_profile)
         self._starting = parts.settling_timer(self, _DRAWN, self._start)
@@ -232,7 +223,6 @@ class ComparePanel(LayerPanel):
         if self._closed:
             return
         pair = self._pair
-        self._unbind()
         self.follow("pair", ())
         self.overlay.pause()
         for each in (self.slider, self.hold_button):
@@ -258,35 +248,16 @@ class ComparePanel(LayerPanel):
         elif mode == overlay.RESIDUAL and (shown := self.overlay.layer) is not None:
             limit = shown.contrast_limits[1]
             of = "luminance" if pair.after.rgb else "grey levels"
-            of = "standard deviations of the noise" if shown.data.in_sigmas else of
+            of = "standard deviations of the noise" if pair.in_sigmas else of
             of += f" of {pair.after.name}" if len(self._pairs) > 1 else ""
             self.caption.setText(f"Colours from {-limit:.3g} to {limit:.3g} in {of}.")
-        elif self.overlay.mode:
-            self._bind()
         self._settling.start()
 
     def _leave(self) -> None:
         """Let go of the pair, and of the pixels that are read of it."""
-        self._unbind()
         self.follow("pair", ())
         self.overlay.stop()
         self._pairs = ()
-
-    def _bind(self) -> None:
-        def hold(viewer: Any) -> Generator[None, None, None]:
-            self._hold(True)
-            yield
-            self._hold(False)
-
-        # A key that the user has given another task keeps it.
-        with suppress(ValueError):
-            self._viewer.bind_key(KEY, hold)
-            self._bound = True
-
-    def _unbind(self) -> None:
-        if self._bound:
-            self._bound = False
-            self._viewer.bind_key(KEY, None)
 
     def _on_active(self, event: object = None) -> None:
         active = self._viewer.layers.selection.active
@@ -303,7 +274,7 @@ class ComparePanel(LayerPanel):
             self.slider.setValue(at)
 
     def _hold(self, held: bool) -> None:
-        """Show the image alone while a button or key is held."""
+        """Show the image alone while the button is held."""
         if self.overlay.mode == overlay.CURTAIN:
             self.overlay.show_before(held)
             names = ", ".join(each.before.name for each in self._pairs)
@@ -318,11 +289,11 @@ class ComparePanel(LayerPanel):
         if pair is None or drawn is None or not len(drawn.data):
             return
         axes = overlay.shown_axes(self._viewer, pair.after)
-        corners = np.asarray(drawn.data[-1], float)
-        if axes is None or len(corners) < 2 or not np.ptp(corners, axis=0).any():
+        ends = np.asarray(drawn.data[-1], float)[[0, -1]]
+        if axes is None or not np.ptp(ends, axis=0).any():
             return
         shown = overlay.slice_shown(self._viewer, pair.after)
-        curves, distance = pairing.profile(pair, corners, shown, axes)
+        curves, distance = pairing.profile(pair, ends, shown, axes)
         if self._plot is None:
             from napari_gpu_denoise._napari.noise.plots import Plot
 

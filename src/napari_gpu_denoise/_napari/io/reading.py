@@ -10,12 +10,14 @@ import contextlib
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from napari_gpu_denoise._napari.layers import provenance
+from napari_gpu_denoise._napari.layers.arrays import as_dask
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import Channel, ImageFile
@@ -68,25 +70,16 @@ class _Held:
     def __init__(self, pixels: Any, file: _File):
         self._pixels, self._file = pixels, file
         self.shape, self.dtype, self.ndim = pixels.shape, pixels.dtype, pixels.ndim
+        self.chunks = getattr(pixels, "chunks", None)
 
     def __getitem__(self, index: Any) -> Any:
         return self._pixels[index]
 
 
 def _lazily(picture: ImageFile, file: _File) -> list[Any]:
-    """Return the pixels of a file, and those of its pyramid, as dask arrays in its chunks."""
-    import dask.array as da
-
-    found = []
-    for data in (picture.data, *picture.metadata.get("levels", ())):
-        chunks: Any = getattr(data, "chunks", None)
-        if chunks is None:
-            lengths = zip(picture.axes, data.shape, strict=True)
-            chunks = tuple(length if axis in "YXS" else 1 for axis, length in lengths)
-        # Without a name dask would read all of it, to make one of its content.
-        options = {"name": False, "asarray": False, "lock": False}
-        found.append(da.from_array(_Held(data, file), chunks, **options))
-    return found
+    """Return the pixels of a file, and those of its pyramid, as dask arrays."""
+    every = picture.data, *picture.metadata.get("levels", ())
+    return [as_dask(_Held(each, file), picture.axes.endswith("S")) for each in every]
 
 
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
@@ -128,7 +121,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             "name": (stem if count == 1 else f"{stem} {own}") + made,
             "rgb": rgb,
             "multiscale": len(levels) > 1,
-            "metadata": {**metadata, provenance.FILE_KEY: origin.as_dict()},
+            "metadata": {**metadata, provenance.FILE_KEY: asdict(origin)},
             **place,
         }
         if not rgb:

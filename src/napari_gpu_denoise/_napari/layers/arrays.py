@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import mmap
 import os
@@ -18,7 +17,6 @@ from napari_gpu_denoise.image.axes import index_parts
 from napari_gpu_denoise.protocol.settings import size_in_words
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
-_SLAB = 16_000_000  # bytes read at a time from arrays without chunks
 _LOADED = 1 << 27  # bytes from which on data without an axis of time are read part by part
 
 LARGEST_IN_MEMORY = 1 << 30  # bytes
@@ -39,13 +37,14 @@ def is_read_by_parts(data: Any, time: int | None) -> bool:
 
 
 def as_dask(data: Any, colours: bool = False) -> Any:
-    """Return any array as a dask array of planes, with their colours, without reading it."""
+    """Return any array as a dask array of its chunks, else of planes, without reading it."""
     import dask.array as da
 
     if isinstance(data, da.Array):
         return data
     plane = tuple(data.shape[-2 - colours :])
-    chunks: Any = (1,) * (len(data.shape) - len(plane)) + plane
+    chunks: Any = getattr(data, "chunks", None) or (1,) * (len(data.shape) - len(plane)) + plane
+    # Without a name dask would read all of it, to make one of its content.
     return da.from_array(data, chunks=chunks, name=False, asarray=False)
 
 
@@ -98,34 +97,6 @@ def _composed(places: range, index: int | slice) -> int | slice:
         return chosen
     stop = chosen.stop if chosen.stop >= 0 else None
     return slice(chosen.start, stop, None if chosen.step == 1 else chosen.step)
-
-
-def load(data: Any, progress: Progress) -> np.ndarray:
-    """Load lazy data into memory, chunk by chunk."""
-    if isinstance(data, np.ndarray):
-        return data
-    blocks = list(itertools.product(*(cuts(data, i) for i in range(len(data.shape)))))
-    image = np.empty(data.shape, data.dtype)
-    for done, block in enumerate(blocks):
-        progress.tell(done, len(blocks), "reading: chunk")
-        image[block] = np.asarray(data[block])
-    return image
-
-
-def cuts(data: Any, axis: int) -> list[slice]:
-    """Return slices that follow the chunks of dask, zarr and HDF5; slabs of anything else."""
-    chunks, length = getattr(data, "chunks", None), data.shape[axis]
-    if chunks is not None:
-        chunk = chunks[axis]
-    elif axis == 0:
-        row = math.prod(data.shape[1:]) * np.dtype(data.dtype).itemsize
-        chunk = _SLAB // max(row, 1)
-    else:
-        chunk = length
-    if isinstance(chunk, int):
-        chunk = (max(chunk, 1),) * -(-length // max(chunk, 1))
-    stops = list(itertools.accumulate(chunk))
-    return [slice(a, min(b, length)) for a, b in itertools.pairwise([0, *stops])]
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, str | None]:

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,6 @@ class Origin:
     def split(self) -> int | None:
         """The axis of channels that was taken apart, in the file; None if none was."""
         return None if self.place < 0 else split_axis(self.axes, self.shape)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values, to be kept in the metadata of a layer."""
-        return asdict(self)
 
 
 def file_origin(metadata: Mapping[str, Any]) -> Origin | None:

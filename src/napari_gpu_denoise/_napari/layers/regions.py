@@ -217,18 +217,10 @@ def region_shown(layer: Image, dims: Dims, most: float = MOST_PREVIEWED) -> Regi
     size = math.prod(stop - start for start, stop in (spans[axis] for axis in plane))
     if size <= most:
         return Region(tuple(spans), plane)
-    lengths = _within([spans[axis][1] - spans[axis][0] for axis in plane], int(most))
-    for axis, length in zip(plane, lengths, strict=True):
-        start, stop = spans[axis]
-        start += (stop - start - length) // 2
+    # As equally as possible.
+    side, lengths = math.isqrt(int(most)), [spans[axis][1] - spans[axis][0] for axis in plane]
+    for axis, own, other in zip(plane, lengths, lengths[::-1], strict=True):
+        length = min(own, max(side, int(most) // other))
+        start = spans[axis][0] + (own - length) // 2
         spans[axis] = start, start + length
     return Region(tuple(spans), plane, cut=True)
-
-
-def _within(lengths: list[int], most: int) -> list[int]:
-    """Cut lengths as equally as possible, to a product of at most `most`."""
-    side = math.isqrt(most)
-    if min(lengths) <= side:
-        short = min(lengths)
-        return [min(length, max(most // short, 1)) for length in lengths]
-    return [side, side]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -54,10 +53,10 @@ class NoiseResult(QWidget):
         self.verdict.clear()
         self.hide()
 
-    def show_estimate(self, estimate: NoiseEstimate, planes: str) -> None:
-        """Show an estimate and its verdict; `planes` names those that were read."""
+    def show_estimate(self, estimate: NoiseEstimate) -> None:
+        """Show an estimate and its verdict."""
         self.verdict.setText(f"<b>{html.escape(verdict(estimate))}</b>")
-        self.rows.setText(rows.as_html(rows.noise_rows(estimate, planes)))
+        self.rows.setText(rows.as_html(rows.noise_rows(estimate)))
         self.show()
         distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
         self._to_draw = [
@@ -201,7 +200,7 @@ class NoisePanel(ImagePanel):
             self._give_up(outcome.error)
             return
         self._outcome = outcome
-        self.result.show_estimate(outcome.value, _planes(outcome))
+        self.result.show_estimate(outcome.value)
         self.use_button.setEnabled(True)
         self.say("")
         self._keep(outcome)
@@ -225,16 +224,3 @@ class NoisePanel(ImagePanel):
     def _drop(self) -> None:
         self._measuring.drop()
         self._outcome = None
-
-
-def _planes(outcome: Outcome) -> str:
-    """Return how many planes were read, and of which part."""
-    part = outcome.request.part
-    spans = [at for at in part.index if isinstance(at, slice)]
-    total = math.prod(
-        at.stop - at.start
-        for at, letter in zip(spans, part.axes, strict=True)
-        if letter not in "YX"
-    )
-    read = f"{outcome.value.planes} of {total} plane{'s' * (total != 1)}"
-    return f"{read}; {part.place}" if part.place else read

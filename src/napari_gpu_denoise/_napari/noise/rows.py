@@ -15,11 +15,8 @@ def titled(lines: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name.capitalize(), text) for name, text in lines]
 
 
-def noise_rows(estimate: NoiseEstimate, planes: str) -> list[tuple[str, str]]:
-    """Return the parameters of noise with their units, and all else that is known of it.
-
-    `planes` names those that were read.
-    """
+def noise_rows(estimate: NoiseEstimate) -> list[tuple[str, str]]:
+    """Return the parameters of noise with their units, and all else that is known of it."""
     models, found = estimate.models, []
     for each in models[0].parameters():
         values = [getattr(model, each.name) for model in models]
@@ -28,7 +25,7 @@ def noise_rows(estimate: NoiseEstimate, planes: str) -> list[tuple[str, str]]:
             text = ", ".join(map(measured, values, errors))
             found.append((each.label, f"{text} {each.unit}"))
     _, *others = estimate.lines(in_panel)  # after the model
-    return titled([*found, *others, ("planes read", planes)])
+    return titled([*found, *others])
 
 
 def as_html(rows: Iterable[tuple[str, str]]) -> str:

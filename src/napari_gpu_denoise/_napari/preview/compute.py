@@ -138,17 +138,15 @@ def filter_region(request: PreviewRequest, progress: Progress) -> np.ndarray:
     for strength in request.strengths or (request.run.sigma_factor,):
         run = replace(request.run, sigma_factor=strength)
         made.append(_filtered(replace(request, run=run), progress))
-    return _side_by_side(made, request) if request.strengths else made[0]
+    return _side_by_side(made, request.region) if request.strengths else made[0]
 
 
-def _side_by_side(made: Sequence[np.ndarray], request: PreviewRequest) -> np.ndarray:
+def _side_by_side(made: Sequence[np.ndarray], region: Region) -> np.ndarray:
     """Put results beside each other, with dark gaps between them."""
-    across, dtype = request.region.across, made[0].dtype
-    dark, _ = request.source.attributes.get("contrast_limits", (0, 0))
-    known = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
-    gap = np.full_like(made[0].take(range(1), across), min(max(dark, known.min), known.max))
-    gap = gap.repeat(request.region.gap, across)
-    return np.concatenate([each for one in made for each in (gap, one)][1:], axis=across)
+    gap = [(0, region.gap if axis == region.across else 0) for axis in range(made[0].ndim)]
+    *others, last = made
+    padded = [np.pad(each, gap, constant_values=each.min()) for each in others]
+    return np.concatenate([*padded, last], axis=region.across)
 
 
 def _filtered(request: PreviewRequest, progress: Progress) -> np.ndarray:

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from napari.components import LayerList
 from napari.layers import Image, Layer
 from napari.viewer import Viewer
-from qtpy.QtCore import QObject, QTimer, Signal
+from qtpy.QtCore import QObject, Signal
 from qtpy.QtWidgets import QCheckBox, QVBoxLayout, QWidget
 
 from napari_gpu_denoise._napari.docks import camera_of
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.regions import region_shown
 from napari_gpu_denoise._napari.layers.results import at_places, place_above
-from napari_gpu_denoise._napari.layers.source import LOOKS, MOVES, PLACE, looks_of, set_changed
+from napari_gpu_denoise._napari.layers.source import MOVES, PLACE, looks_of, set_changed
 from napari_gpu_denoise._napari.model import memory_of
 from napari_gpu_denoise._napari.parts import Caption, row_of, settling_timer, stack, told
 from napari_gpu_denoise._napari.preview import compute
@@ -31,8 +29,8 @@ from napari_gpu_denoise.errors import DenoiseError, LayerError
 
 _TIP = (
     "Filter the visible part of the slice whenever settings, view or sliders change. The preview "
-    "is a layer above the source and its results, removed when this is unticked or another panel "
-    "shows one. Its pixels are those of a full run; while you drag, those of a faster profile."
+    "is a layer above the source and its results, removed when this is unticked. Its pixels are "
+    "those of a full run; while you drag, those of a faster profile."
 )
 
 _STRIP_TIP = (
@@ -41,7 +39,6 @@ _STRIP_TIP = (
 )
 
 _STILL = 3  # pixels of the screen that a click may move
-_KIND = "preview"  # of a temporary layer
 REST = 250  # ms without a change after which the settings of the panel are used
 _SOON = 15  # ms in which changes are taken together, and the view is drawn
 
@@ -65,9 +62,8 @@ class PreviewBox(QWidget):
 
     def say(self, text: str) -> None:
         """Show the size of the preview, or why there is none."""
-        if text != self.caption.text() or self.caption.isHidden() == bool(text):
-            self.caption.setText(text)
-            self.caption.setVisible(bool(text))
+        self.caption.setText(text)
+        self.caption.setVisible(bool(text))
 
 
 class PreviewLayers:
@@ -102,7 +98,10 @@ class PreviewLayers:
         title: str,
     ) -> None:
         """Show the pixels of requests, which were made of layers; `title` is the filter's."""
-        self._is_strip = bool(requests[0].strengths)
+        is_strip = bool(requests[0].strengths)
+        if is_strip != self._is_strip or self._made.keys() != set(layers):
+            self.remove()
+        self._is_strip = is_strip
         for layer, request, made in zip(layers, requests, pixels, strict=True):
             region, starts = request.region, request.region.starts
             if self._is_strip:
@@ -159,14 +158,11 @@ class PreviewLayers:
 
     def remove(self) -> None:
         """Remove the layers, and show again what was hidden."""
-        gone, self._made = self._made, {}
-        self._away = []
-        for source in gone:
-            for event in _events(source):
-                event.disconnect(self._follow)
+        gone, self._made, self._away = self._made, {}, []
         self._unhide()
         for each in gone.values():
-            _remove(self._viewer.layers, each)
+            if each in self._viewer.layers:
+                self._viewer.layers.remove(each)
 
     def _place(self, layer: Image) -> int:
         """Return the place above a layer, if it is still there, and all that was made from it."""
@@ -176,42 +172,20 @@ class PreviewLayers:
 
     def _add(self, layer: Image, pixels: np.ndarray, name: str, place: dict[str, Any]) -> None:
         # multiscale=False: napari would otherwise guess from the shape.
-        metadata = provenance.temporary_metadata(_KIND, layer)
+        metadata = provenance.temporary_metadata("preview", layer)
         kind = {"rgb": layer.rgb, "multiscale": False, "metadata": metadata}
-        made = Image(pixels, name=name, **kind, **place)
+        looks, own = looks_of(layer), {}
+        if self._is_strip and not self._made:
+            own = {"blending": "translucent_no_depth", "opacity": 1.0}
+        made = Image(pixels, name=name, **kind, **place, **(looks | own))
         layers, selection = self._viewer.layers, self._viewer.layers.selection
         chosen, active = set(selection), selection.active
-        for other in list(layers):
-            of_another = other not in self._made.values()
-            if provenance.record_of(other).get(provenance.TEMPORARY) == _KIND and of_another:
-                other.visible = False
-                # Its panel notices. napari takes long: not in one go with the new layer.
-                QTimer.singleShot(0, partial(_remove, layers, other))
         self._made[layer] = made
-        self._follow()
         layers.insert(self._place(layer), made)
+        layers.link_layers((layer, made), looks.keys() - own.keys())
         # napari selects new layers.
         layers.selection = chosen
         selection.active = active
-        for event in _events(layer):
-            event.connect(self._follow)
-
-    def _follow(self, event: object = None) -> None:
-        """Look like the sources."""
-        for number, (source, shown) in enumerate(self._made.items()):
-            looks = looks_of(source)
-            if self._is_strip and number == 0:
-                looks |= {"blending": "translucent_no_depth", "opacity": 1.0}
-            set_changed(shown, looks)
-
-
-def _remove(layers: LayerList, layer: Layer) -> None:
-    if layer in layers:
-        layers.remove(layer)
-
-
-def _events(layer: Image) -> list[Any]:
-    return [getattr(layer.events, name) for name in LOOKS]
 
 
 class LivePreview(QObject):
@@ -242,8 +216,6 @@ class LivePreview(QObject):
         self._last: _Requests = ()  # what is shown
         self._failed: _Requests = ()  # whose noise could not be measured
         self._due = ""  # "quick" or "final"
-        self._layers: tuple[Image, ...] = ()  # that are previewed
-        self._is_strip = False  # with several strengths
         self._kept: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
         self._soon = settling_timer(self, _SOON, lambda: self._make("quick"))
         self._rest = settling_timer(self, REST, lambda: self._make("final"))
@@ -340,43 +312,35 @@ class LivePreview(QObject):
         if not self._due:
             return
         try:
-            layers, requests = self._requests(self._due)
+            requests = self._requests(self._due)
         except DenoiseError as error:
             self._due = ""
             self._give_up(error)
             return
         running = self._filtering.request
-        if _same(requests, running):
-            self._due = ""
-        elif self._filtering.busy:
+        if not _same(requests, running) and self._filtering.busy:
             # What has been measured would be lost.
-            measuring = any(each.run.measures_noise for each in running or ())
-            if running is not None and running[0].stoppable and not measuring:
+            if running is not None and running[0].stoppable and not _measure(running):
                 self._filtering.drop()
-        else:
-            self._due = ""
-            self._begin(layers, requests)
-
-    def _begin(self, layers: tuple[Image, ...], requests: _Requests) -> None:
-        if layers != self._layers or bool(requests[0].strengths) != self._is_strip:
-            self._clear()
-        self._layers, self._is_strip = layers, bool(requests[0].strengths)
-        memories = [each.memory for each in requests]
+            return
+        self._due = ""
         if _same(requests, self._last):
             self.shown.come_back()
-        elif [each.memory for each in self._failed] != memories:
-            if any(each.run.measures_noise for each in requests):
+        elif [each.memory for each in self._failed] == [each.memory for each in requests]:
+            self._clear()
+        elif not _same(requests, running):
+            if _measure(requests):
                 self._box.say("Measuring the noise …")
             self._filtering.start(requests)
 
-    def _requests(self, due: str) -> tuple[tuple[Image, ...], _Requests]:
-        """Return layers and requests that are due; final ones if these are shown or in progress."""
+    def _requests(self, due: str) -> _Requests:
+        """Return the requests that are due; final ones if these are shown or in progress."""
         resolved = self._wanted()
         final = tuple(map(self._final, resolved.layers, resolved.requests))
         known = _same(final, self._last) or _same(final, self._filtering.request)
         if due == "final" or known or not final[0].stoppable:
-            return resolved.layers, final
-        return resolved.layers, tuple(each.quick() for each in final)
+            return final
+        return tuple(each.quick() for each in final)
 
     def _final(self, layer: Image, request: Any) -> compute.PreviewRequest:
         """Return the preview of a layer with the settings of the panel."""
@@ -399,13 +363,15 @@ class LivePreview(QObject):
     def _show(self, outcome: Outcome) -> None:
         requests = outcome.request
         if outcome.error is not None:
-            self._failed = requests if any(each.run.measures_noise for each in requests) else ()
+            self._failed = requests if _measure(requests) else ()
             self._give_up(outcome.error)
             return
-        if not all(each in self._viewer.layers for each in self._layers):
+        found = {provenance.identity(each): each for each in self._viewer.layers}
+        layers = [found[each.source.identity] for each in requests if each.source.identity in found]
+        if len(layers) < len(requests):
             return
         first = requests[0]
-        self.shown.show(self._layers, requests, outcome.value, first.run.filter.title)
+        self.shown.show(layers, requests, outcome.value, first.run.filter.title)
         self._last = requests
         how = "" if first.final else ", quick profile"
         strengths = ", ".join(f"{each:.2f}" for each in first.strengths)
@@ -426,6 +392,11 @@ class LivePreview(QObject):
 
 
 _Requests = tuple[compute.PreviewRequest, ...]
+
+
+def _measure(requests: _Requests) -> bool:
+    """Return whether requests measure noise first."""
+    return any(each.run.measures_noise for each in requests)
 
 
 def _same(requests: _Requests, others: _Requests | None) -> bool:

@@ -108,7 +108,8 @@ class BM3D(groups.CollaborativeFilter):
         side = min(context.shape[context.names.index(letter)] for letter in "YX")
         # Scales that were chosen for the noise need room for a patch on the coarsest one.
         most = groups.most_scales(side, groups.PATCH if self.spectral else groups.LEAST_SIDE)
-        fitting = replace(fitting, scales=min(fitting.scales, most))
+        if fitting.scales > most:
+            fitting = replace(fitting, scales=most)
         if self.spectral or not fitting.spectral:
             return fitting
         scales = groups.scale_count(fitting.spectral, fitting.scales)
