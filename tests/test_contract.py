@@ -643,18 +643,19 @@ def test_settings_out_of_bounds_say_so(kind):
 # While it runs
 
 
+def in_tiles(settings, device) -> dict:
+    """Return the options of a run of a stack that is cut into tiles."""
+    axes = stack_axes(type(settings))
+    return {"axes": axes, "device": device, "memory_limit": cut(settings)}
+
+
 def test_progress_goes_from_nothing_to_all(kind, device):
-    settings = small(kind)
-    steps = []
-    image = noisy(3, *frame(settings))
-    run(
-        image,
-        settings,
-        axes=stack_axes(kind),
-        device=device,
-        memory_limit=cut(settings),
-        progress=lambda done, total: steps.append((done, total, threading.get_ident())),
-    )
+    settings, steps = small(kind), []
+
+    def progress(done, total):
+        steps.append((done, total, threading.get_ident()))
+
+    run(noisy(3, *frame(settings)), settings, **in_tiles(settings, device), progress=progress)
     total = steps[0][1]
     assert total >= 5
     # Frames may be done several at once, tiles are not.
@@ -676,15 +677,7 @@ def test_cancel_stops_at_the_next_tile(kind, device, when):
             event.set()
 
     with pytest.raises(errors.Cancelled, match="cancelled"):
-        run(
-            image,
-            settings,
-            axes=stack_axes(kind),
-            device=device,
-            memory_limit=cut(settings),
-            progress=progress,
-            cancel=event,
-        )
+        run(image, settings, **in_tiles(settings, device), progress=progress, cancel=event)
     # Frames may be done several at once, tiles are not.
     reached = next(done for done, _ in steps if done >= when)
     assert reached == when or follows_time(kind)
@@ -697,9 +690,8 @@ def test_cancel_stops_at_the_next_tile(kind, device, when):
 def test_steps_come_before_and_after_each_tile(kind, device):
     settings = small(kind)
     image = noisy(3, *frame(settings))
-    options = {"axes": stack_axes(kind), "device": device}
-    given, axes, *_ = with_slices(kind, image, options["axes"])
-    asked = gd.Run(settings, 20, axes=axes, device=device, memory_limit=cut(settings))
+    given, axes, *_ = with_slices(kind, image, stack_axes(kind))
+    asked = gd.Run(settings, 20, **in_tiles(settings, device) | {"axes": axes})
     told = Remembered()
     denoise_image(given, asked, progress=told)
     assert told.steps[0] == Step(0, 0, COMPILING)

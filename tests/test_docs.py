@@ -12,6 +12,7 @@ import sys
 import textwrap
 import tomllib
 import types
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,13 +66,9 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
-def with_blocks(pages: list[Path], kind: str) -> list:
-    """Return the pages that hold a block of a kind that runs, as test parameters."""
-    return [
-        pytest.param(page, id=_name(page))
-        for page in pages
-        if any(block.kind == kind and block.runs for block in blocks(page))
-    ]
+def with_blocks(kind: str) -> list[Path]:
+    """Return the pages of the guide that hold a block of a kind that runs."""
+    return [page for page in GUIDE if any(b.kind == kind and b.runs for b in blocks(page))]
 
 
 def _name(page: Path) -> str:
@@ -91,7 +88,7 @@ def assert_printed(printed: str, said: str, where: str) -> None:
     assert fits, f"{where} says\n{said}\nbut this was printed:\n{printed}"
 
 
-@pytest.mark.parametrize("page", with_blocks(GUIDE, "python"))
+@pytest.mark.parametrize("page", with_blocks("python"), ids=_name)
 def test_python_blocks_run_and_print_what_is_said(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace: dict = {"__name__": "guide"}
@@ -123,7 +120,7 @@ def write_files_of_the_guide(folder: Path) -> None:
     (folder / "dwi.bval").write_text("0 0 1000 1000 1000 1000", encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", with_blocks(GUIDE, "console"))
+@pytest.mark.parametrize("page", with_blocks("console"), ids=_name)
 def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if page.name == "files.md":
@@ -146,6 +143,7 @@ def test_commands_run_and_print_what_is_said(page, tmp_path, monkeypatch):
             assert_printed(printed.getvalue(), said, f"{_name(page)}: {command}")
 
 
+@cache
 def options() -> dict[str, set[str]]:
     """Return the options of each command of the command line, and of each script with a parser."""
     parser = build_parser(["assess"])
@@ -163,7 +161,7 @@ def options() -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page)) for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_options_named_exist(page):
     known = options()
     every = set().union(*known.values())
@@ -194,7 +192,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page)) for page in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_relative_links_lead_somewhere(page):
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     for link in _LINK.findall(text):
@@ -207,10 +205,7 @@ def test_relative_links_lead_somewhere(page):
 
 
 # Pages for developers name files relative to the folder that they are about.
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, id=_name(page)) for page in PAGES if page.parent.name != "develop"],
-)
+@pytest.mark.parametrize("page", [p for p in PAGES if p.parent.name != "develop"], ids=_name)
 def test_files_named_exist(page):
     text = _FENCE.sub("", page.read_text(encoding="utf-8"))
     package = "src/napari_gpu_denoise"

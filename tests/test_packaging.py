@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email.parser
-import importlib.util
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 import yaml
 
 from napari_gpu_denoise import samples
+from tools.conftest import load
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "napari_gpu_denoise"
@@ -141,12 +141,9 @@ def test_the_page_of_a_release_has_addresses_and_leads_to_the_repository(metadat
 
 
 def test_without_an_address_the_page_is_the_readme(monkeypatch):
-    spec = importlib.util.spec_from_file_location("metadata", ROOT / "scripts" / "metadata.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     monkeypatch.delenv("GPU_DENOISE_URL", raising=False)
     found: dict = {}
-    module.ReleaseMetadata(str(ROOT), {}).update(found)
+    load("metadata", "scripts").ReleaseMetadata(str(ROOT), {}).update(found)
     assert found.keys() == {"readme"}
     assert found["readme"]["text"] == (ROOT / "README.md").read_text(encoding="utf-8")
 

@@ -29,9 +29,9 @@ from napari.utils.progress import progress
 from npe2 import PluginManifest
 from npe2._pytest_plugin import TestPluginManager
 from qtpy.QtCore import QEvent, Qt
-from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QApplication, QDockWidget, QMainWindow, QMenu, QWidget
 
+from _napari.inputs import click, copied
 from napari_gpu_denoise._napari import docks, loading
 from napari_gpu_denoise._napari.denoise import panel as filter_panel
 from napari_gpu_denoise._napari.noise import panel as noise_panel
@@ -266,31 +266,7 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def click(qtbot):
-    """Click a button with the mouse, or choose an entry of a menu."""
-
-    def click_it(what):
-        if isinstance(what, QAction):
-            what.trigger()
-        else:
-            qtbot.mouseClick(what, Qt.MouseButton.LeftButton)
-
-    return click_it
-
-
-@pytest.fixture
-def copied(click):
-    """Click a button that copies text; returns the text."""
-
-    def copy(button):
-        click(button)
-        return QApplication.clipboard().text()
-
-    return copy
-
-
-@pytest.fixture
-def pasted(viewer, copied):
+def pasted(viewer):
     """Run a panel's Python call as in napari's console, up to a word; returns its variables.
 
     The layer that it adds is taken out again; it is the variable "added".
@@ -320,7 +296,7 @@ def finish(qtbot):
 
 
 @pytest.fixture
-def run(click, finish):
+def run(finish):
     """Click Run and wait for the end; returns the status line."""
 
     def run_it(panel):
@@ -328,29 +304,6 @@ def run(click, finish):
         return finish(panel)
 
     return run_it
-
-
-@pytest.fixture
-def done(run):
-    """Click Denoise and wait for the end of all runs; returns the status line alone."""
-
-    def run_it(panel):
-        run(panel)
-        return panel.status.text()
-
-    return run_it
-
-
-@pytest.fixture
-def watched():
-    """Return what the status line of a panel says while its progress moves."""
-
-    def watch(panel):
-        said = []
-        panel.progress.valueChanged.connect(lambda _: said.append(panel.status.text()))
-        return said
-
-    return watch
 
 
 @pytest.fixture
@@ -395,14 +348,6 @@ def small_memory(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(folder))
     monkeypatch.setattr("tempfile.tempdir", None)
     return folder
-
-
-@pytest.fixture
-def nothing_loaded(monkeypatch):
-    """Read all files when they are looked at."""
-    from napari_gpu_denoise._napari.io import reading
-
-    monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
 
 
 @pytest.fixture

@@ -3,6 +3,10 @@
 import threading
 
 import numpy as np
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QAction
+from qtpy.QtTest import QTest
+from qtpy.QtWidgets import QApplication
 
 from napari_gpu_denoise.run.progress import Progress
 
@@ -53,6 +57,26 @@ def drive(work, request, stopped=None):
     """Call what a task works with; returns the steps that it reports, and its value."""
     steps = []
     return steps, work(request, Progress(steps.append, stopped))
+
+
+def click(what):
+    """Click a button with the mouse, or choose an entry of a menu."""
+    if isinstance(what, QAction):
+        what.trigger()
+    else:
+        QTest.mouseClick(what, Qt.MouseButton.LeftButton)
+
+
+def copied(button):
+    """Click a button that copies text; return the text."""
+    click(button)
+    return QApplication.clipboard().text()
+
+
+def rectangle(top, left, bottom, right, *plane):
+    """Return the corners of a rectangle on a plane of a layer."""
+    corners = [(top, left), (top, right), (bottom, right), (bottom, left)]
+    return np.array([(*plane, *corner) for corner in corners], float)
 
 
 def choose(box, value):

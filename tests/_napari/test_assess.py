@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from _napari.inputs import Sliced, add_sliced, drive, type_sigma
+from _napari.inputs import Sliced, click, drive, type_sigma
 from napari_gpu_denoise._napari.denoise import assess
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.source import Source
@@ -17,7 +17,7 @@ from napari_gpu_denoise.run.request import Run
 
 
 @pytest.fixture
-def assessed(click, qtbot):
+def assessed(qtbot):
     """Open the section, click its button and wait for the end; returns what was found."""
 
     def run(panel):
@@ -31,10 +31,11 @@ def assessed(click, qtbot):
 
 
 @pytest.fixture
-def quick_panel(open_panel):
-    """Open a panel that needs little work."""
+def quick_panel(viewer, open_panel):
+    """Open a panel that needs little work, of an image."""
 
-    def open_it():
+    def open_it(image, **attributes):
+        viewer.add_image(image, name="cells", **attributes)
         panel = open_panel()
         panel.form.controls["step"].value = 4
         type_sigma(panel)
@@ -45,9 +46,8 @@ def quick_panel(open_panel):
 
 def test_half_a_page_for_the_region_in_view(viewer, quick_panel, assessed, noisy):
     stack = np.stack([noisy, noisy[::-1]])
-    viewer.add_image(stack, name="cells", scale=(1, 0.2, 0.2), units=("s", "um", "um"))
+    panel = quick_panel(stack, scale=(1, 0.2, 0.2), units=("s", "um", "um"))
     viewer.dims.set_current_step(0, 1)
-    panel = quick_panel()
     found = assessed(panel)
     assert found.region == ((1, 2), (0, 64), (0, 80))
     assert found.spacing == pytest.approx((0.2, 0.2))
@@ -67,12 +67,10 @@ def test_half_a_page_for_the_region_in_view(viewer, quick_panel, assessed, noisy
     assert len(viewer.layers) == 1, "no layer is added"
 
 
-def test_the_sigma_of_the_check_is_used(viewer, quick_panel, assessed, click):
+def test_the_sigma_of_the_check_is_used(quick_panel, assessed):
     y, x = np.mgrid[:128, :128]
     clean = 300 + 60 * np.sin(y / 9) * np.cos(x / 11)
-    noise = np.random.default_rng(1).normal(0, 16, clean.shape)
-    viewer.add_image(clean + noise, name="cells")
-    panel = quick_panel()
+    panel = quick_panel(clean + np.random.default_rng(1).normal(0, 16, clean.shape))
     type_sigma(panel, "16")
     assert assessed(panel).check.fits and panel.assess.sigma_button.isHidden()
     type_sigma(panel, "11.3")
@@ -87,8 +85,7 @@ def test_the_sigma_of_the_check_is_used(viewer, quick_panel, assessed, click):
 
 
 def test_the_record_of_a_result_holds_it(viewer, quick_panel, assessed, run, noisy):
-    viewer.add_image(noisy, name="cells")
-    panel = quick_panel()
+    panel = quick_panel(noisy)
 
     def noted():
         return viewer.layers[-1].metadata[METADATA_KEY].get("assessment")
@@ -103,16 +100,15 @@ def test_the_record_of_a_result_holds_it(viewer, quick_panel, assessed, run, noi
     assert not noted(), "not of another run"
 
 
-def test_errors_are_shown_in_words_of_the_panel(viewer, quick_panel, assessed, noisy):
-    viewer.add_image(noisy[:20, :24], name="small")
-    panel = quick_panel()
+def test_errors_are_shown_in_words_of_the_panel(quick_panel, assessed, noisy):
+    panel = quick_panel(noisy[:20, :24])
     assert assessed(panel) is None and "zoom out" in panel.status.text()
 
 
-def test_it_can_be_stopped(viewer, quick_panel, click, movie):
+def test_it_can_be_stopped(quick_panel, movie):
     gate = threading.Event()
-    add_sliced(viewer, movie, gate.wait)
-    section = quick_panel().assess
+    slow = Sliced(movie, on_read=gate.wait)
+    section = quick_panel(slow, contrast_limits=(0, 900), multiscale=False).assess
     section.show_content(True)
     click(section.start_button)
     assert section.running and section.start_button.text() == "Cancel"

@@ -8,7 +8,7 @@ import tifffile
 from napari.components import ViewerModel
 from numpy.testing import assert_allclose, assert_array_equal
 
-from _napari.inputs import choose
+from _napari.inputs import choose, click
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.compare.overlay import CURTAIN, NOTHING, RESIDUAL, shown_axes
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY, is_temporary
@@ -193,7 +193,6 @@ def test_results_are_compared_as_they_are_selected(viewer, pair, open_compare, q
     assert panel.layer.layer() is other
 
 
-@pytest.mark.usefixtures("window")
 def test_all_channels_of_a_file_are_compared_at_once(viewer, open_compare, switch, qtbot, tmp_path):
     planes = np.random.default_rng(0).integers(0, 200, (2, 40, 60), dtype=np.uint16)
     named = {"axes": "CYX", "Channel": {"Name": ["GFP", "RFP"]}}
@@ -246,7 +245,7 @@ def test_there_is_no_curtain_in_3d_and_in_a_grid(viewer, pair, open_compare, qtb
     assert shown_axes(model, layer) is None
 
 
-def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot, click):
+def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot):
     before, _ = pair
     panel = open_compare()
     viewer.dims.set_current_step(0, 0)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
 import napari
 import numpy as np
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from tools.conftest import load
 
 
 @pytest.fixture
 def live():
     """The example of a camera, as a module."""
-    spec = importlib.util.spec_from_file_location("live_camera", EXAMPLES / "live_camera.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("live_camera", "examples")
 
 
 def test_a_camera_is_shown_denoised_until_the_window_is_closed(live, viewer, qtbot, monkeypatch):

@@ -21,6 +21,7 @@ from _napari.conftest import PLUGIN
 from _napari.inputs import Sliced, type_sigma
 from napari_gpu_denoise._napari.compare.pair import first_places
 from napari_gpu_denoise._napari.inputs import attributes_in_file
+from napari_gpu_denoise._napari.io import reading
 from napari_gpu_denoise._napari.io.reading import get_reader, read
 from napari_gpu_denoise._napari.io.writing import write_images
 from napari_gpu_denoise._napari.layers.provenance import (
@@ -181,7 +182,8 @@ def test_results_are_named_by_their_filter(five_d, tmp_path):
     assert filter_title({"filter": ["dct3d"]}) == filter_title({}) == ""
 
 
-def test_large_files_are_read_when_they_are_looked_at(tmp_path, nothing_loaded):
+def test_large_files_are_read_when_they_are_looked_at(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
     path, image = tmp_path / "large.tif", noise(4, 2, 20, 24)
     tifffile.imwrite(path, image, metadata={"axes": "TCYX"}, ome=True)
 
@@ -266,10 +268,10 @@ def test_what_a_layer_lacks_is_offered(axes, shape, attributes, offered, tmp_pat
     ],
 )
 def test_a_run_is_saved_as_the_command_line_writes_it(
-    suffix, write, lazily, viewer, open_panel, run, tmp_path, request
+    suffix, write, lazily, viewer, open_panel, run, tmp_path, monkeypatch
 ):
     if lazily:
-        request.getfixturevalue("nothing_loaded")
+        monkeypatch.setattr(reading, "LARGEST_LOADED", 0)
     path, saved, expected = (tmp_path / f"{name}{suffix}" for name in ("in", "saved", "expected"))
     write(path)
     layers, panel, made = viewer.open(str(path), plugin=PLUGIN), open_panel("NL-means"), set()

@@ -5,7 +5,7 @@ from qtpy.QtCore import QPoint, QRect, Qt
 from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QScrollArea
 
 from _napari.conftest import PLUGIN
-from _napari.inputs import find_entry
+from _napari.inputs import click, find_entry
 from napari_gpu_denoise._napari.docks import _dock_of
 from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.filters import FILTERS
@@ -69,7 +69,7 @@ REST = {kind.title for kind in FILTERS}.difference(TITLES)
 @pytest.mark.parametrize(
     "title", [*TITLES, *(pytest.param(each, marks=pytest.mark.thorough) for each in sorted(REST))]
 )
-def test_a_panel_fits_a_narrow_dock(opened, qtbot, click, title):
+def test_a_panel_fits_a_narrow_dock(opened, qtbot, title):
     panel = opened(title)
     dock = _dock_of(panel)
 

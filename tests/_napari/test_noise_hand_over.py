@@ -6,6 +6,7 @@ import numpy as np
 from numpy.testing import assert_array_equal
 
 import napari_gpu_denoise as gd
+from _napari.inputs import click, copied
 from _napari.noise_records import estimate
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.filters import NLMeans
@@ -13,15 +14,12 @@ from napari_gpu_denoise.noise.correlation import noise_spectrum
 from napari_gpu_denoise.noise.models import Correlated, PoissonGaussian
 
 
-def test_an_estimate_is_handed_to_a_filter(
-    viewer, open_noise, measured, click, run, copied, pasted
-):
+def test_an_estimate_is_handed_to_a_filter(viewer, open_noise, measured, run, pasted):
     y, x = np.mgrid[:96, :96]
     clean = 60 + 50 * np.sin(x / 15) * np.sin(y / 12)
     photons = (10 + 5 * np.random.default_rng(2).poisson(clean)).astype(np.uint16)
-    layer = viewer.add_image(photons, name="cells")
+    viewer.add_image(photons, name="cells")
     panel = open_noise()
-    panel.layer.choose(layer)
     panel.axes.edit.setText("XY")
     measured(panel)
     found = panel.estimate()

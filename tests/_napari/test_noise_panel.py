@@ -8,16 +8,10 @@ from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
-from _napari.inputs import add_sliced, choose
+from _napari.inputs import add_sliced, choose, click, copied, rectangle
 from napari_gpu_denoise._napari.model import FLAT, RECTANGLE
 from napari_gpu_denoise._napari.noise import rows
 from napari_gpu_denoise._napari.noise.plots import Series
-
-
-def draw(shapes, top, left, bottom, right, *plane):
-    """Draw a rectangle."""
-    corners = ((top, left), (top, right), (bottom, right), (bottom, left))
-    shapes.add_rectangles([[*plane, *corner] for corner in corners])
 
 
 def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted, qtbot):
@@ -41,7 +35,7 @@ def test_a_sample_shows_what_the_api_says(viewer, open_noise, measured, pasted, 
     assert pasted(panel, until="denoised")["noise"] == expected
 
 
-def test_model_and_axes(viewer, open_noise, measured, quick, copied):
+def test_model_and_axes(viewer, open_noise, measured, quick):
     image = np.random.default_rng(0).normal(0, [[[1]], [[2]], [[4]]], (3, 40, 50))
     viewer.add_image(image, name="a", axis_labels=("c", "y", "x"))
     panel = open_noise()
@@ -81,7 +75,7 @@ def test_it_follows_the_selected_layer(viewer, open_noise, measured, quick, nois
     assert panel.estimate() is None and panel.result.verdict.text() == ""
 
 
-def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movie, click, copied):
+def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movie):
     viewer.add_image(movie, name="cells", axis_labels=("t", "y", "x"), scale=(1, 2, 2))
     panel = open_noise()
     choose(panel.region.box, RECTANGLE)
@@ -90,7 +84,7 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     shapes = viewer.layers[-1]
     assert shapes.mode == "add_rectangle" and viewer.layers.selection.active is shapes
     assert panel.layer.currentText() == "cells"
-    draw(shapes, 5, 7, 15, 20, 3)
+    shapes.add_rectangles([rectangle(5, 7, 15, 20, 3)])
     assert measured(panel) == ""
     assert_array_equal(quick[-1][0], movie[:, 5:16, 7:21])
     assert "gd.estimate_noise(image[:, 5:16, 7:21], axes='TYX')" in copied(panel.python_action)
@@ -102,12 +96,12 @@ def test_a_rectangle_of_a_shapes_layer(viewer, open_noise, measured, quick, movi
     assert "click Draw" in measured(panel)
 
 
-def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
+def test_a_flat_region(viewer, open_noise, measured, movie, pasted):
     viewer.add_image(movie, axis_labels=("t", "y", "x"), name="cells")
     panel = open_noise()
     choose(panel.region.box, FLAT)
     click(panel.region.draw_button)
-    draw(viewer.layers[-1], 4, 4, 20, 30, 2)
+    viewer.layers[-1].add_rectangles([rectangle(4, 4, 20, 30, 2)])
     measured(panel)
     region = movie[2, 4:21, 4:31]
     assert panel.estimate().sigma == (pytest.approx(region.std(ddof=1)),)
@@ -121,26 +115,6 @@ def test_a_flat_region(viewer, open_noise, measured, movie, click, pasted):
     assert "one brightness" in measured(panel)
     click(panel.python_action)
     assert "not measured yet" in panel.status.text()
-
-
-@pytest.mark.parametrize(
-    ("shape", "looks", "count"),
-    [
-        ((64, 64, 4), {"rgb": True}, 3),
-        ((64, 64), {"multiscale": True}, 1),
-    ],
-    ids=["rgba", "multiscale"],
-)
-def test_kinds_of_layers(viewer, open_noise, measured, shape, looks, count, pasted):
-    image = np.random.default_rng(3).normal(100, 5, shape).astype(np.uint8)
-    image[..., 3:4] = 255 if shape[-1] == 4 else image[..., 3:4]
-    viewer.add_image([image, image[::2, ::2]] if "multiscale" in looks else image, **looks)
-    panel = open_noise()
-    assert measured(panel) == ""
-    estimate = panel.estimate()
-    assert estimate.sigma == pytest.approx((5,) * count, rel=0.1)
-    assert estimate.planes == count and f"{count} plane" in panel.result.rows.text()
-    assert pasted(panel, until="denoised")["noise"] == estimate
 
 
 def test_what_cannot_be_measured_is_told(viewer, open_noise, measured, movie, told):

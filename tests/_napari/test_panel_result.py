@@ -7,9 +7,10 @@ import dask.array as da
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
-from _napari.inputs import PLACED, assert_same_place, type_sigma
+from _napari.inputs import PLACED, assert_same_place, click, type_sigma
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import NLMeans
@@ -56,7 +57,7 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
 
 
 def test_every_option_reaches_the_run_and_its_copied_call(
-    viewer, open_panel, run, noisy, qtbot, pasted, click
+    viewer, open_panel, run, noisy, qtbot, pasted
 ):
     rows = np.random.default_rng(0).normal(0, 20, (5, len(noisy), 1))
     image = (noisy + rows).astype(np.float32)
@@ -74,6 +75,8 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     assert panel.form.profile.currentText() == "custom"
     qtbot.keyClicks(options.noise.edit, "25")
     assert panel.model.noise.kind == "typed"
+    options.strength.slider.setValue(-20)
+    assert options.strength.label.text() == "0.50"
     options.dtype.setCurrentIndex(2)
     options.correct.setCurrentText("Stripes")
     options.nonfinite.setCurrentIndex(1)
@@ -81,6 +84,7 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     status = run(panel)
     for words in (
         "Noise 25 grey levels (given).",
+        "Strength 0.5.",
         "Corrected first: rows have individual offsets, ",
         "2 NaN or infinite pixels were left in place.",
     ):
@@ -88,14 +92,19 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     result = viewer.layers[-1]
     settings = NLMeans.of(profile="fine", **changed)
     given = {"axes": "TYX", "dtype": "float32", "nonfinite": "keep", "correct": "stripes"}
+    given["sigma_factor"] = 0.5
     expected = runs.denoise(image, settings, 25.0, **given, device=device.index)
     assert_array_equal(result.data, expected.image)
     assert result.data.dtype == np.float32 and np.isposinf(result.data[4, 50, 60])
     assert result.metadata[METADATA_KEY]["device"] == str(device)
     assert_array_equal(pasted(panel)["denoised"], result.data)
 
+    qtbot.mouseDClick(options.strength.slider, Qt.MouseButton.LeftButton)
+    assert options.strength.value() == 1
+    options.strength.slider.setValue(10)
     click(panel.reset_button)
     asked = panel.request().run
+    assert asked.sigma_factor == 1
     assert asked.filter == NLMeans() and panel.form.profile.currentText() == "normal"
     assert (asked.sigma, asked.axes, asked.dtype, asked.device) == (None, ".YX", None, None)
     assert asked.correct is None and asked.nonfinite == "raise"
@@ -122,7 +131,7 @@ def kinds_of_layers(noisy, read):
 
 
 @pytest.mark.parametrize("kind", ["rgba", "pyramid", "planes", "mask"])
-def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
+def test_kinds_of_layers(viewer, open_panel, run, open_noise, measured, noisy, kind, pasted):
     readers = set()
 
     def read(block):
@@ -130,7 +139,7 @@ def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
         return block
 
     data, pixels, axes, looks, sigma = kinds_of_layers(noisy, read)[kind]
-    viewer.add_image(data, name="cells", **looks)
+    source = viewer.add_image(data, name="cells", **looks)
     panel = open_panel()
     assert panel.axes.axes() == axes
     if sigma is not None:
@@ -147,10 +156,16 @@ def test_kinds_of_layers(viewer, open_panel, run, noisy, kind, pasted):
         assert_array_equal(result.data[..., 3], np.asarray(data)[..., 3])
     assert result.metadata[METADATA_KEY]["sigma"] == list(expected.record.sigma)
     assert_array_equal(pasted(panel)["denoised"], result.data)
+    if sigma is None:  # the panel of noise measures them, too
+        noise = open_noise()
+        noise.choose(source)
+        assert measured(noise) == ""
+        assert pasted(noise, until="denoised")["noise"] == noise.estimate()
+        assert noise.estimate().sigma == gd.estimate_noise(pixels, axes).sigma
 
 
 def test_noise_that_is_not_proven_is_removed_with_one_more_click(
-    viewer, open_panel, run, finish, click, noisy
+    viewer, open_panel, run, finish, noisy
 ):
     viewer.add_image(noisy, name="cells")
     panel, ended = open_panel(), []

@@ -1,18 +1,21 @@
 """Progress, cancel, errors, and closing things in the middle of a run."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
-from _napari.inputs import add_sliced, type_sigma
+from _napari.inputs import add_sliced, click, type_sigma
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.run import denoise as runs
 
 
 @pytest.fixture
-def running(viewer, open_panel, click, qtbot, held, movie):
+def running(viewer, open_panel, qtbot, held, movie):
     """Start a run of a layer that is held after its first frame; returns the panel."""
 
     def start(**layer):
@@ -42,9 +45,7 @@ def usable(panel):
         ("source removed", "Cancelled, as cells was removed: no layer was added."),
     ],
 )
-def test_a_run_that_is_ended_adds_nothing(
-    viewer, click, finish, held, running, run, noisy, how, said
-):
+def test_a_run_that_is_ended_adds_nothing(viewer, finish, held, running, run, noisy, how, said):
     panel = running(name="cells")
     (source,) = viewer.layers
     viewer.layers.remove(viewer.add_image(noisy, name="other"))
@@ -60,11 +61,12 @@ def test_a_run_that_is_ended_adds_nothing(
         assert run(panel).startswith("Done in ") and len(viewer.layers) == 2
 
 
-def test_a_run_is_of_the_layer_as_it_was(viewer, click, finish, held, movie, running):
+def test_a_run_is_of_the_layer_as_it_was(viewer, finish, held, movie, running):
     panel, seen = running(name="cells", scale=(1, 3, 3)), []
     panel.progress.valueChanged.connect(seen.append)
     (source,) = viewer.layers
     source.scale, source.name = (1, 9, 9), "renamed"
+    assert panel.status.text().startswith("Denoising: frame 1 of 6")
     click(panel.run_button)  # while it is running, these do nothing
     panel.run()
     held.set()
@@ -80,7 +82,7 @@ def test_a_run_is_of_the_layer_as_it_was(viewer, click, finish, held, movie, run
 
 @pytest.mark.usefixtures("window")
 @pytest.mark.parametrize("closed", ["panel", "window"])
-def test_closed_in_the_middle(request, plugin, click, qtbot, held, noisy, closed):
+def test_closed_in_the_middle(request, plugin, qtbot, held, noisy, closed):
     made = request.getfixturevalue("viewer" if closed == "panel" else "make_napari_viewer")
     viewer = made if closed == "panel" else made()
     viewer.add_image(noisy)
@@ -138,19 +140,16 @@ def test_what_is_wrong_is_said_in_a_sentence(viewer, open_panel, run, told, nois
     assert len(viewer.layers) == 2 and usable(panel)
 
 
-def test_devices_that_are_listed_late_leave_what_was_said(viewer, open_panel, done, noisy):
+def test_devices_that_are_listed_late_leave_what_was_said(viewer, open_panel, run, noisy):
     viewer.add_image(noisy)
     panel = open_panel()
-    foretold = panel.status.text()
-    panel.options.device.listed.emit()
-    assert panel.status.text() == foretold  # nothing stands in the way
-    said = done(panel)
-    panel.options.device.listed.emit()
-    assert panel.status.text() == said and said.startswith("Done in ")
-    viewer.layers[0].data = np.full_like(noisy, np.nan, np.float32)
-    failed = done(panel)
-    panel.options.device.listed.emit()
-    assert panel.status.text() == failed and failed.startswith("<b>Not done.</b>")
+    for image, begins in ((None, "Takes "), (noisy, "Done in "), (noisy * np.nan, "<b>Not done")):
+        if image is not None:
+            viewer.layers[0].data = image
+            run(panel)
+        said = panel.status.text()
+        panel.options.device.listed.emit()
+        assert panel.status.text() == said and said.startswith(begins)
 
 
 @pytest.mark.parametrize(
@@ -171,3 +170,23 @@ def test_a_run_that_fails(viewer, open_panel, run, told, movie, error, said):
     assert said in run(panel)
     assert any(said.removeprefix("<b>Not done.</b> ") in text for text in told())
     assert len(viewer.layers) == 1 and usable(panel)
+
+
+@pytest.mark.usefixtures("window")
+def test_a_large_result_is_kept_in_a_file_that_lives_as_long_as_its_layer(
+    viewer, open_panel, run, movie, small_memory, qtbot
+):
+    add_sliced(viewer, movie, name="a")
+    panel = open_panel()
+    assert f"The result, 23 kB, is kept in a temporary file in {small_memory}" in run(panel)
+    result = viewer.layers["a NL-means"]
+    assert_array_equal(result.data, gd.nl_means(movie, axes="TYX"))
+    mapping = weakref.ref(result.data.base)
+    viewer.layers.remove(result)
+    del result
+
+    def gone():
+        gc.collect()
+        return mapping() is None
+
+    qtbot.waitUntil(gone)

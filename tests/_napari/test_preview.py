@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
@@ -181,20 +180,6 @@ def test_a_quick_profile_comes_first(viewer, open_panel, noisy, tick, settle):
     assert [request.final for request in made] == [True]
 
 
-def test_strength_is_a_factor_of_sigma(viewer, open_panel, noisy, qtbot):
-    viewer.add_image(noisy, name="noisy")
-    panel = open_panel("NL-means")
-    strength = panel.options.strength
-    strength.slider.setValue(10)
-    assert strength.value() == panel.request().run.sigma_factor == 1.41
-    qtbot.mouseDClick(strength.slider, Qt.MouseButton.LeftButton)
-    assert strength.value() == 1
-    strength.slider.setValue(-20)
-    assert (strength.value(), strength.label.text()) == (0.5, "0.50")
-    panel.reset()
-    assert strength.value() == 1
-
-
 def clicked(panel, viewer, place, moved=()):
     """Press the mouse at a place of the strip, move it, and let it go."""
     shown = panel.live.layer
@@ -208,7 +193,6 @@ def clicked(panel, viewer, place, moved=()):
     assert next(act, None) is None
 
 
-@pytest.mark.usefixtures("window")
 def test_three_strengths_side_by_side(viewer, open_panel, movie, settle, run):
     look = {"scale": (1, 0.5, 0.5), "axis_labels": ("t", "y", "x"), "translate": (0, 3, 2)}
     source = viewer.add_image(movie, name="movie", blending="additive", **look)

@@ -11,7 +11,7 @@ from qtpy.QtWidgets import QShortcut
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
-from _napari.inputs import find_entry, layer_names
+from _napari.inputs import click, copied, find_entry, layer_names
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.provenance import origin_of
 from napari_gpu_denoise._napari.wording import REMEDIES
@@ -38,21 +38,17 @@ def start(viewer, qtbot):
     return open_it
 
 
-def test_both_channels_of_a_file_with_one_click(viewer, start, done, tmp_path):
-    rng = np.random.default_rng(5)
-    y, x = np.mgrid[:48, :56]
-    clean = 400 + 150 * np.sin(y / 7) * np.cos(x / 8)
-    stack = np.stack([clean, 700 - clean])[:, None] + rng.normal(0, 12, (2, 4, 48, 56))
-    stack, path = stack.astype(np.uint16), tmp_path / "a.tif"  # whose name says nothing
+def test_both_channels_of_a_file_with_one_click(viewer, start, run, movie, tmp_path):
+    stack, path = np.stack([movie, movie[:, ::-1]]), tmp_path / "a.tif"  # whose name says nothing
     tifffile.imwrite(path, stack, photometric="minisblack")
     place = {"scale": (1, 0.5, 0.5), "blending": "additive", **TIME}
     with layer_source(path=str(path)):  # as a reader does: each knows the file it is from
         pair = tuple(viewer.add_image(channel, name="a", **place) for channel in stack)
     panel = start()
     assert panel.layer.currentText() == "Both layers of a.tif"
-    assert "VBM3D" in panel.summary.text() and "4 frames" in panel.summary.text()
+    assert "VBM3D" in panel.summary.text() and "6 frames" in panel.summary.text()
     assert panel.run_button.text() == "Denoise 2 layers"
-    said = done(panel)
+    said = run(panel)
     assert said.startswith("Done in ") and said.endswith(": a VBM3D, a [1] VBM3D.")
     assert len(viewer.layers) == 4
     for source in pair:
@@ -64,7 +60,7 @@ def test_both_channels_of_a_file_with_one_click(viewer, start, done, tmp_path):
     assert panel.layer.layers() == pair
 
 
-def test_it_is_as_if_the_user_had_chosen_that(viewer, start, copied, done, qtbot, movie, noisy):
+def test_it_is_as_if_the_user_had_chosen_that(viewer, start, run, qtbot, movie, noisy):
     viewer.add_image(movie, name="movie", **TIME)
     panel = start()
     assert panel.form.kind is VBM3D and panel.request().run.filter == VBM3D()
@@ -73,7 +69,7 @@ def test_it_is_as_if_the_user_had_chosen_that(viewer, start, copied, done, qtbot
     panel.preview.box.setChecked(True)
     qtbot.waitUntil(lambda: panel.live.settled and panel.live.layer is not None)
     panel.preview.box.setChecked(False)
-    assert done(panel).startswith("Done in ")
+    assert run(panel).startswith("Done in ")
     assert_array_equal(viewer.layers["movie VBM3D"].data, gd.vbm3d(movie, axes="TYX"))
     # Who changes a setting has chosen the filter.
     panel.form.profile.setCurrentText("fast")
@@ -123,7 +119,7 @@ def test_return_runs_also_before_it_has_looked(viewer, qtbot, noisy):
     assert "a BM3D" in layer_names(viewer)
 
 
-def test_cancel_ends_all(viewer, click, qtbot, held, noisy):
+def test_cancel_ends_all(viewer, qtbot, held, noisy):
     layers = [viewer.add_image(noisy, name=name) for name in "ab"]
     viewer.layers.selection = set(layers)
     panel = docks.open_panel(viewer, "Filter")
@@ -172,7 +168,7 @@ def test_what_cannot_be_measured_is_told_once(viewer, qtbot, told, monkeypatch, 
     assert len(asked) == len(told()) == 1
 
 
-def test_a_series_of_measurements(viewer, start, done, copied, qtbot):
+def test_a_series_of_measurements(viewer, start, run, qtbot):
     rng = np.random.default_rng(3)
     y, x = np.mgrid[:40, :48]
     maps = np.stack([np.sin(y / 7), np.cos(x / 9), np.ones(y.shape)])
@@ -184,7 +180,7 @@ def test_a_series_of_measurements(viewer, start, done, copied, qtbot):
     panel = start()
     assert panel.axes.letters() == "DYX" and "12 measurements" in panel.axes.caption.text()
     assert panel.form.kind is Subspace and panel.filter.kind is Recommended
-    assert done(panel).startswith("Done in ")
+    assert run(panel).startswith("Done in ")
     made = viewer.layers["dwi Subspace"]
     assert_array_equal(made.data, gd.subspace(series, axes="DYX"))
     for name in (*place, *looks, "axis_labels"):

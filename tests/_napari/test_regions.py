@@ -6,7 +6,7 @@ from napari.components import Dims
 from napari.layers import Image, Shapes
 from numpy.testing import assert_array_equal
 
-from _napari.inputs import Sliced
+from _napari.inputs import Sliced, rectangle
 from napari_gpu_denoise._napari.layers.arrays import LazyArray
 from napari_gpu_denoise._napari.layers.regions import (
     in_rectangle,
@@ -18,11 +18,6 @@ from napari_gpu_denoise._napari.layers.regions import (
 from napari_gpu_denoise.errors import LayerError
 
 ARRAY = np.arange(5 * 6 * 20 * 30).reshape(5, 6, 20, 30)
-
-
-def rectangle(top, left, bottom, right, *plane):
-    corners = [(top, left), (top, right), (bottom, right), (bottom, left)]
-    return np.array([(*plane, *corner) for corner in corners], float)
 
 
 def dims_at(*point, ndisplay=2, order=None):

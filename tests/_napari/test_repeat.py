@@ -143,7 +143,7 @@ def test_alpha_passes_every_run_and_a_voxel_is_that_of_the_layer():
     assert repetition(result, thin, viewer.dims).run.filter.voxel == "2, 1, 1"
 
 
-def test_the_button(viewer, open_panel, run, click, finish, qtbot, noisy):
+def test_the_button(viewer, open_panel, run, finish, qtbot, noisy):
     first = viewer.add_image(noisy, name="a & b")
     panel = open_panel()
     assert not panel.results.repeat_button.isEnabled()

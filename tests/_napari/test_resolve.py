@@ -152,8 +152,9 @@ def test_names_are_short_and_how_a_result_was_made_is_told_beside(viewer):
     (request,) = found.requests
     assert request.name == "red BM3D" and found.what == "rectangle"
     assert request.cut == {"rows": slice(4, 17), "columns": slice(5, 21)}
-    made = result_of(red, settings=settings.as_dict(), sigma_factor=1.41, rows=[4, 17])
-    assert describe(made) == "BM3D: profile fast, strength 1.41, rows 4 to 16"
+    place = {"rows": [4, 17], "columns": [5, 21]}
+    made = result_of(red, settings=settings.as_dict(), sigma_factor=1.41, **place)
+    assert describe(made) == "BM3D: profile fast, strength 1.41, rows 4 to 16, columns 5 to 20"
     assert describe(red) == ""
 
 
@@ -241,7 +242,9 @@ def test_noise_is_measured_once_for_a_layer_and_what_it_depends_on(viewer):
 
     first = memory()
     assert first is not None and memory(settings=BM3D()) is first
-    assert memory(options=Options(correct="stripes")) is not first
+    assert memory(options=Options(correct="stripes")) is not first is not memory(axes="XY")
+    model = PanelModel((red,), "YX")
+    assert resolving.measurement(model, red, viewer.dims).memory is first
     assert memory(noise=NoiseChoice(TYPED, "5")) is None
     red.data[3, 3] += 100  # in place
     assert memory() is not first

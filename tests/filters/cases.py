@@ -157,6 +157,12 @@ LETTER = {"choice": "hard", "thickness": 1, "staircase": 0}
 SEARCHED = {"method": "pi-ld", "segment_length": 3, "max_length": 9, "staircase": 0}
 LONELY = {"fallback": "keep", "fewest": 1, "patch": 3, "window": 7}
 COLOURS = (12.4, 20.37, 31.1)
+# Filters of colours, and the frames that they have. In groups of four hardly anything counts as
+# common, and the threshold is for eight.
+COLOURED = {
+    "bm3d": (small(gd.BM3D, window_basic=15, window_final=15), ()),
+    "vbm3d": (small(gd.VBM3D, neighbours_basic=8, neighbours_final=8), (3,)),
+}
 PLANE, DEEP, NEAR = model(0.7, 1.0), model(0.7, 1.0, 0.5), model(0.6, 0.6)
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from filters.cases import COLOURED
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.filters.channels import OPPONENT, mixtures_for
 from napari_gpu_denoise.noise.covariance import ChannelCovariance
 from napari_gpu_denoise.noise.models.base import channel_correlations
-from scenes import prepared, psnr, scene, small
+from scenes import prepared, psnr, scene
 
 SMALL = {
     gd.BM3D: {"window_basic": 7, "window_final": 7},
@@ -147,14 +148,7 @@ def test_what_channels_do_not_share_changes_nothing():
 
 
 @pytest.mark.parametrize("name", ["alike", "of unequal strength", "of a colour matrix"])
-@pytest.mark.parametrize(
-    ("settings", "planes"),
-    [
-        (small(gd.BM3D, window_basic=15, window_final=15), ()),
-        (small(gd.VBM3D, neighbours_basic=8, neighbours_final=8), (3,)),
-    ],
-    ids=["bm3d", "vbm3d"],
-)
+@pytest.mark.parametrize(("settings", "planes"), COLOURED.values(), ids=COLOURED)
 def test_noise_that_colours_share_is_removed(device, settings, planes, name):
     """Told how channels correlate, filters are better than without, and than channel by channel."""
     covariance = COVARIANCES[name]

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
+from filters.cases import COLOURED
 from filters.correlated_noise import BLURRED, OPPOSED, STREAKS, WHITE, blur, model, table
 from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.noise.models import Correlated, CorrelatedPhotons, Gaussian, Rician
-from scenes import prepared, psnr, scene, small
+from scenes import prepared, psnr, scene
 
 KINDS = {gd.BM3D: "CYX", gd.VBM3D: "TCYX", gd.BM4D: "CZYX"}
 PLANE, DEEP, NEAR = model(0.7, 1.0), model(0.7, 1.0, 0.5), model(0.6, 0.6)
@@ -94,15 +95,7 @@ def test_a_spectrum_beats_every_single_sigma(device, settings, axes, planes, wid
     assert told > max(white) + (0.5 if "Z" not in axes else 0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "planes"),
-    [
-        (small(gd.BM3D, window_basic=15, window_final=15), ()),
-        # In groups of four hardly anything counts as common, and the threshold is for eight.
-        (small(gd.VBM3D, neighbours_basic=8, neighbours_final=8), (3,)),
-    ],
-    ids=["bm3d", "vbm3d"],
-)
+@pytest.mark.parametrize(("settings", "planes"), COLOURED.values(), ids=COLOURED)
 def test_noise_that_colours_share_is_stronger_in_luminance(device, settings, planes):
     shape = (*planes, 1, 48, 56)
     noise = blur(shape) + 0.3 * blur((*planes, 3, 48, 56), seed=4)

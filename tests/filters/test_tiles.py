@@ -43,7 +43,7 @@ CASES = {
     "bm3d, refined": (gd.BM3D(**SPARSE, refine="once"), (16, 230), "YX", 16 * 210),
     "bm3d on two scales": (
         *(correlated(gd.BM3D(**SPARSE, channels="opponent", scales=2), "CYX", MODELS),),
-        *((3, 275, 131), "CYX", 3 * 240 * 131),
+        *((3, 275, 53), "CYX", 3 * 240 * 53),
     ),
     "pixelwise": (gd.NLMeansPixelwise(patch=5, window=7), (61, 67), "YX", 2000),
     "pixelwise, volume": (
@@ -53,9 +53,9 @@ CASES = {
     "bm4d": (gd.BM4D(**CUBES), (9, 34, 52), "ZYX", 12000),
     "bm4d, refined": (
         gd.BM4D.of(profile="fast", **SMALL, cube="2x4x8", refine="once"),
-        (22, 11, 36),
+        (22, 11, 18),
         "ZYX",
-        7000,
+        3500,
     ),
     "bm4d of correlated noise": (
         correlated(gd.BM4D(**SMALL, cube="4x4x4"), "ZYX", (model(0.7, 1.0, 0.5),)),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -10,7 +9,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -30,6 +29,7 @@ from napari_gpu_denoise.opencl.device_test import (
     outcome_of,
 )
 from napari_gpu_denoise.protocol.filter import Context
+from tools.conftest import load
 
 CHILD = """
 import json, os, subprocess, sys, time
@@ -77,23 +77,14 @@ def child(monkeypatch):
     return put
 
 
-class Platform:
-    def __init__(self, version):
-        self.version = version
-
-
-class Handle:
-    def __init__(self, version="1"):
-        self.platform = Platform(version)
-
-
 @pytest.fixture
 def untested_machine(untested, machine):
     """Put devices into the machine that nobody has tested."""
+    handle = SimpleNamespace(platform=SimpleNamespace(version="1"))
 
     def put(**kinds):
         made = [
-            replace(untested, index=k, name=name, platform=name, kind=kind, handle=Handle())
+            replace(untested, index=k, name=name, platform=name, kind=kind, handle=handle)
             for k, (name, kind) in enumerate(kinds.items())
         ]
         return machine(*made)
@@ -132,10 +123,7 @@ def test_every_filter_has_a_stored_result_which_this_device_yields(device):
 
 
 def test_results_of_one_filter_are_stored_anew_and_others_stay(tmp_path, monkeypatch):
-    path = Path(__file__).resolve().parents[2] / "scripts" / "store_self_test.py"
-    spec = importlib.util.spec_from_file_location("store_self_test", path)
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
+    script = load("store_self_test", "scripts")
     before = dict(np.load(self_test.STORED))
     changed = before | {name: before[name] + 1000 for name in ("swnlm", "isoline")}
     for module in (self_test, script):

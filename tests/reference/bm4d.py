@@ -189,4 +189,4 @@ def region(place, sides) -> tuple[slice, ...]:
 def displaced(place, way, shape, sides) -> tuple[int, int, int]:
     """Return where a cube is that moved; it stays inside the volume."""
     each = zip(place, way, shape, sides, strict=True)
-    return tuple(int(np.clip(at + d, 0, n - side)) for at, d, n, side in each)
+    return tuple(int(min(max(at + d, 0), n - side)) for at, d, n, side in each)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 
 def patch_weights(width: int, shape: str = "box") -> np.ndarray:
@@ -34,7 +35,7 @@ def distance_weights(distance, strength: float, weights: str) -> np.ndarray:
 def patch_means(squares: np.ndarray, taps: list[np.ndarray]) -> np.ndarray:
     """Return weighted means over the patches (z, y, x) that lie wholly inside an array."""
     for axis, weights in zip((-3, -2, -1), taps, strict=True):
-        squares = np.apply_along_axis(np.convolve, axis, squares, weights, "valid")
+        squares = sliding_window_view(squares, len(weights), axis) @ weights
     return squares
 
 

@@ -9,13 +9,13 @@ from types import ModuleType
 
 import pytest
 
-TOOLS = Path(__file__).resolve().parents[2] / "tools"
+ROOT = Path(__file__).resolve().parents[2]
 
 
-def load(name: str) -> ModuleType:
-    """Return a script of tools/ as a module; its folder is on the path, as where it is started."""
-    if str(TOOLS) not in sys.path:
-        sys.path.insert(0, str(TOOLS))
+def load(name: str, folder: str = "tools") -> ModuleType:
+    """Return a script as a module; its folder is on the path, as where it is started."""
+    if str(ROOT / folder) not in sys.path:
+        sys.path.insert(0, str(ROOT / folder))
     return importlib.import_module(name)
 
 

@@ -17,7 +17,7 @@ import pytest
 from cli.conftest import one_sentence
 from napari_gpu_denoise.files import input_checks
 from reference.data import REASON, data_folder
-from tools.conftest import TOOLS, load
+from tools.conftest import ROOT, load
 
 published = load("published")
 SETS, noise_score, psnr = published.SETS, published.noise_score, published.psnr
@@ -280,7 +280,7 @@ def test_no_picture_of_a_set_is_replaced(run, tmp_path, small, name):
 @pytest.mark.parametrize("name", ["quality", "warm"])
 def test_a_tool_is_run_by_its_path_from_anywhere(tmp_path, name):
     done = subprocess.run(
-        [sys.executable, str(TOOLS / f"{name}.py"), "--help"],
+        [sys.executable, str(ROOT / "tools" / f"{name}.py"), "--help"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
