@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.noise.patches.spectra import spectra_of
-from napari_gpu_denoise.noise.proof import BLOCK, REACH, prediction_error, smooth_patches_are_white
+from napari_gpu_denoise.noise.proof import (
+    BLOCK,
+    REACH,
+    prediction_errors,
+    smooth_patches_are_white,
+)
 from reference.data import REASON, data_folder, photograph, pictures
 
 SHAPE = (192, 200)
@@ -64,14 +70,27 @@ def test_pixels_are_predicted_by_all_others_of_their_block():
         others = np.arange(len(target)) != k
         fit = np.linalg.lstsq(pairs[others], target[others], rcond=None)[0]
         errors.append(target[k] - pairs[k] @ fit)
-    assert prediction_error([block]) == pytest.approx(np.sqrt(np.mean(np.square(errors))), rel=1e-4)
+    expected = np.sqrt(np.mean(np.square(errors))), 1.4826 * np.median(np.abs(errors))
+    assert prediction_errors([block]) == pytest.approx(expected, rel=1e-4)
     white = noise(3, shape=(300, 300)).astype(np.float32)
-    assert prediction_error([white]) == pytest.approx(3, rel=0.05)
+    assert prediction_errors([white]) == pytest.approx((3, 3), rel=0.05)
     for image, is_white in ((white, True), (texture(3, 0.7), False)):
         spectra = spectra_of(image.astype(np.float32))
-        found = smooth_patches_are_white(spectra, np.ones(len(spectra.mean), bool))
-        assert found == is_white
-    assert np.isnan(prediction_error([block[:-1]]))
+        every = np.ones(len(spectra.mean), bool)
+        assert smooth_patches_are_white(spectra, every, 3.0) == is_white
+        assert not smooth_patches_are_white(spectra, every, 30.0)
+    assert np.isnan(prediction_errors([block[:-1]])).all()
+
+
+@pytest.mark.parametrize("deviation", [0, 1, 15])
+def test_letters_on_white_paper_are_no_noise(deviation):
+    # Nothing predicts their edges, and paper whose grey levels are cut off varies less than noise.
+    page = Image.new("L", SHAPE[::-1], 255)
+    for line in range(14):
+        text = f"The quick brown fox {line} jumps over the lazy dog"
+        ImageDraw.Draw(page).text((4, 4 + 13 * line), text, fill=0)
+    seen = (np.asarray(page) + noise(deviation)).round().clip(0, 255).astype(np.uint8)
+    assert gd.estimate_noise(seen).sigma[0] <= 1.1 * deviation
 
 
 @pytest.mark.skipif(data_folder() is None, reason=REASON)

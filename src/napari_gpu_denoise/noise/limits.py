@@ -50,6 +50,8 @@ MIN_NOISE_SHARE_OF_PHOTONS = 0.9
 # Variance of the energy of the smoothest patches over that of white noise; 1.7 in 90 % of right
 # claims.
 MAX_SMOOTH_DISPERSION = 2.0
+# Variance of the smoothest patches over that claimed: 0.34 where half of the pixels are clipped.
+MIN_SHARE_OF_CLAIM = 0.1
 # Claimed sigma over the median error of pixels predicted from neighbours: from and to.
 SIGMA_OVER_PREDICTION_ERROR = 0.88, 1.5
 # Sigma over that of the differences of repeats, from which these prove it (perfusion series).

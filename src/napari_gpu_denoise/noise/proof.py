@@ -25,19 +25,21 @@ from napari_gpu_denoise.noise.evidence import Evidence
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, PoissonGaussian, SignalDependent
 from napari_gpu_denoise.noise.models.base import Fit
 from napari_gpu_denoise.noise.models.gaussian import UNCORRELATED
-from napari_gpu_denoise.noise.patches.coefficients import flatness_of, ranked, span_sums
+from napari_gpu_denoise.noise.patches.coefficients import HIGHS, flatness_of, ranked, span_sums
 from napari_gpu_denoise.noise.patches.spectra import PatchSpectra
+from napari_gpu_denoise.noise.robust import medians
 
 MIN_SMOOTH = 64  # patches
 BLOCK, REACH = 16, 2  # pixels along a side of a block, and to either side that predict one
 
 
 def smooth_patches_are_white(
-    spectra: PatchSpectra, members: np.ndarray, weight: np.ndarray | None = None
+    spectra: PatchSpectra, members: np.ndarray, claim: float, weight: np.ndarray | None = None
 ) -> bool:
     """Return whether the smoothest of some patches, a mask (patch,), hold white noise alone.
 
-    The energy of each patch counts times its weight.
+    It has to be of the sigma that is claimed, but for clipped pixels. The energy of each patch
+    counts times its weight.
     """
     energy, order = spectra.energy_of("high").astype(np.float64), spectra.order
     if weight is not None:
@@ -49,26 +51,30 @@ def smooth_patches_are_white(
     # Energies of white noise are sums of so many squares.
     expected = 2 / len(power) * energy[smooth].mean() ** 2
     alike = energy[smooth].var() <= limits.MAX_SMOOTH_DISPERSION * expected
+    alike &= energy[smooth].mean() >= limits.MIN_SHARE_OF_CLAIM * HIGHS * claim**2
     return bool(alike and flatness_of(power) >= limits.MIN_PATCH_FLATNESS)
 
 
-def prediction_error(
+def prediction_errors(
     planes: Sequence[np.ndarray], change: Callable[[np.ndarray], np.ndarray] | None = None
-) -> float:
-    """Return the median error of pixels predicted from their neighbours, grey levels.
+) -> tuple[float, float]:
+    """Return the error of pixels predicted from their neighbours, grey levels, in a usual block.
 
     In each block of 16 x 16 pixels one is predicted linearly from the 24 around it, opposite ones
-    with one coefficient, leaving itself out. NaN without a block of finite pixels.
+    with one coefficient, leaving itself out. The first number is the root mean square, the second
+    that of normal errors of the same median: less where few pixels, such as edges, hold all of it.
+    NaN without a block of finite pixels.
     """
-    found = [error for plane in planes for error in _block_errors(plane, change)]
-    return math.sqrt(np.median(found)) if found else math.nan
+    found = np.concatenate([_block_errors(plane, change) for plane in planes])
+    squared, median = np.median(found, axis=0) if len(found) else (math.nan, math.nan)
+    return math.sqrt(squared), 1.4826 * float(median)
 
 
 def _block_errors(plane: np.ndarray, change: Callable[..., np.ndarray] | None) -> np.ndarray:
-    """Return the mean square of leave-one-out errors of some blocks of a plane, changed first."""
+    """Return mean square and median size of leave-one-out errors of some blocks, changed first."""
     side = BLOCK + 2 * REACH
     if min(plane.shape) < side:
-        return np.zeros(0)
+        return np.zeros((0, 2))
     blocks = sliding_window_view(plane, (side, side))[::BLOCK, ::BLOCK].reshape(-1, side, side)
     blocks = blocks[:: 1 + len(blocks) // 200]
     blocks = (blocks if change is None else change(blocks)).astype(np.float64)
@@ -88,7 +94,8 @@ def _block_errors(plane: np.ndarray, change: Callable[..., np.ndarray] | None) -
     target = shifted(0, 0)[..., None]
     left = (target - pairs @ (inverse @ (pairs.swapaxes(1, 2) @ target)))[..., 0]
     leverage = ((pairs @ inverse) * pairs).sum(axis=2)
-    return np.square(left / np.maximum(1 - leverage, 0.05)).mean(axis=1)
+    errors = np.abs(left / np.maximum(1 - leverage, 0.05))
+    return np.stack((np.square(errors).mean(axis=1), medians(errors)), axis=1)
 
 
 def proven_sigma(channel: Evidence) -> float:
@@ -124,11 +131,11 @@ def _is_proven(
     """Return whether planes prove a sigma of white noise, by their smoothest patches or errors."""
     if np.count_nonzero(members) < MIN_SMOOTH:
         members = np.ones(len(members), bool)
-    if smooth_patches_are_white(patches, members, weight):
+    if smooth_patches_are_white(patches, members, claim, weight):
         return True
     low, high = limits.SIGMA_OVER_PREDICTION_ERROR
-    error = prediction_error(channel.planes, change)
-    return bool(low * error <= claim <= high * error)
+    error, usual = prediction_errors(channel.planes, change)
+    return bool(low * error <= claim <= high * usual)
 
 
 def limited_to_proof(channels: list[Evidence], fits: list[Fit]) -> tuple[list[Fit], list[float]]:
