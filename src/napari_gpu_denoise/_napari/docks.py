@@ -20,11 +20,12 @@ def open_panel(viewer: Viewer, title: str) -> Any:
     """Return the panel with a title of the manifest, opened if necessary, in front of others."""
     kind = panel_class(title)
     panel = next(iter(docked(viewer, kind)), None)
-    if panel is None:
-        panel = kind(viewer)
-        # The name that napari's menus give it, so that they find it.
-        viewer.window.add_dock_widget(panel, name=f"{title} ({_DISPLAY_NAME})", tabify=True)
-    bring_forward(panel)
+    if panel is not None:
+        bring_forward(panel)
+        return panel
+    panel = kind(viewer)
+    # The name that napari's menus give it, so that they find it.
+    viewer.window.add_dock_widget(panel, name=f"{title} ({_DISPLAY_NAME})", tabify=True)
     return panel
 
 
@@ -48,7 +49,7 @@ def opening(title: str) -> type:
 
 def bring_forward(panel: QWidget) -> None:
     """Show a panel, if it is docked, in front of others."""
-    if (dock := _dock_of(panel)) is not None:
+    if (dock := dock_of(panel)) is not None:
         dock.show()
         dock.raise_()
 
@@ -83,25 +84,25 @@ def docked(viewer: Viewer, kind: type) -> list[Any]:
 
 
 def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:
-    """Make a panel a tab of the others of a class in its area of the window.
+    """Show a panel, as a tab of the others of a class in its area of the window.
 
     napari's menus place panels below each other, which leaves each too little height.
     """
-    dock = _dock_of(panel)
+    dock = dock_of(panel)
     window = None if dock is None else dock.parent()
-    if dock is None or not isinstance(window, QMainWindow) or dock.isFloating():
-        return
-    for other in map(_dock_of, docked(viewer, kind)):
-        if other in (None, dock) or other.isFloating() or other.isHidden():
-            continue
-        if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
-            if other not in window.tabifiedDockWidgets(dock):
-                window.tabifyDockWidget(other, dock)
-            dock.raise_()
-            return
+    if isinstance(window, QMainWindow) and not dock.isFloating():
+        for other in map(dock_of, docked(viewer, kind)):
+            if other in (None, dock) or other.isFloating() or other.isHidden():
+                continue
+            if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
+                if other not in window.tabifiedDockWidgets(dock):
+                    window.tabifyDockWidget(other, dock)
+                break
+    bring_forward(panel)
 
 
-def _dock_of(panel: QWidget) -> QDockWidget | None:
+def dock_of(panel: QWidget) -> QDockWidget | None:
+    """Return the dock that a panel is in, if it is in one."""
     dock = panel.parent()
     while dock is not None and not isinstance(dock, QDockWidget):
         dock = dock.parent()

@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import napari.viewer
-from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
@@ -96,6 +95,7 @@ class FilterPanel(ImagePanel):
         self._looking = Task(self, resolve.advise, self.title, alone=True)
         self._run_when_looked = False
         self._settled = parts.settling_timer(self, _SETTLED, self.draw)
+        self._drawing = parts.settling_timer(self, 0, self.draw)
         self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
         self._foretold = ""  # and the line, where it is about a run to come
@@ -110,9 +110,6 @@ class FilterPanel(ImagePanel):
         self._take_filter()
         self._take_layers()
         self._connect()
-        self.draw()
-        # The drivers are loaded when the panel is on the screen, not while it is being built.
-        QTimer.singleShot(0, self.options.device.fill)
 
     @property
     def form(self) -> Any:
@@ -163,7 +160,7 @@ class FilterPanel(ImagePanel):
         moved, layers = self._viewer.dims.events, self._viewer.layers
         active = layers.selection.events.active
         events = (moved.current_step, moved.ndisplay, moved.order, active)
-        self.follow("viewer", ((event, self.draw) for event in events))
+        self.follow("viewer", ((event, self._draw_soon) for event in events))
         self.follow("removed layers", [(layers.events.removed, self._on_removed)])
         changed, follow = preferences.changed(), (self.options.device.explain, self.draw)
         self.follow("preferences", [(event, act) for event in changed for act in follow])
@@ -214,6 +211,11 @@ class FilterPanel(ImagePanel):
         self.follow("preview", events)
         self.live.changed()
 
+    def _put_in(self) -> None:
+        super()._put_in()
+        self._drawing.start()
+        self.options.device.fill()  # not before: loading the drivers takes long
+
     def reset_choices(self, event: object = None) -> None:
         """Follow the viewer's layers."""
         super().reset_choices(event)
@@ -246,6 +248,10 @@ class FilterPanel(ImagePanel):
     def request(self) -> Request:
         """Return the run of the layer that is chosen; of several, the first."""
         return self.ready().requests[0]
+
+    def _draw_soon(self, _: object = None) -> None:
+        """Draw once for all that changes together, such as when a layer is added."""
+        self._drawing.start()
 
     def draw(self, _: object = None) -> None:
         """Show what follows from the settings, in place of what was said of others."""
