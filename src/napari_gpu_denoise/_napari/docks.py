@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import napari.viewer
 from napari.viewer import Viewer
 from qtpy.QtCore import QTimer
-from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QDockWidget, QLabel, QMainWindow, QWidget
 
 from napari_gpu_denoise._napari.loading import panel_class, when_loaded
 
-_DISPLAY_NAME = "GPU Denoise"  # of the manifest
+NAME = "{} (GPU Denoise)"  # by which napari's menus find the panel with a title
 
 
 def open_panel(viewer: Viewer, title: str) -> Any:
@@ -24,8 +22,7 @@ def open_panel(viewer: Viewer, title: str) -> Any:
         bring_forward(panel)
         return panel
     panel = kind(viewer)
-    # The name that napari's menus give it, so that they find it.
-    viewer.window.add_dock_widget(panel, name=f"{title} ({_DISPLAY_NAME})", tabify=True)
+    viewer.window.add_dock_widget(panel, name=NAME.format(title), tabify=True)
     return panel
 
 
@@ -54,13 +51,6 @@ def bring_forward(panel: QWidget) -> None:
         dock.raise_()
 
 
-def on_menu(viewer: Viewer, act: Callable[[QAction], None]) -> None:
-    """Call a method of a widget with each entry of napari's menus of panels that is chosen."""
-    window = getattr(viewer, "window", None)
-    for name in ("plugins_menu", "layers_menu") if window is not None else ():
-        getattr(window, name).triggered.connect(act)
-
-
 def grid_of(viewer: Viewer) -> Any:
     """Return the grid of cells, which napari 0.9 moved; older ones have it on the viewer."""
     return getattr(viewer, "canvas", viewer).grid
@@ -69,11 +59,6 @@ def grid_of(viewer: Viewer) -> Any:
 def camera_of(viewer: Viewer) -> Any:
     """Return the camera, which napari 0.9 moved; older ones have it on the viewer."""
     return getattr(viewer, "scene", viewer).camera
-
-
-def is_entry_of(action: QAction, title: str) -> bool:
-    """Return whether a menu entry opens the panel of this title."""
-    return action.text().replace("&", "") == f"{title} ({_DISPLAY_NAME})"
 
 
 def docked(viewer: Viewer, kind: type) -> list[Any]:

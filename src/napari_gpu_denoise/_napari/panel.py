@@ -57,7 +57,9 @@ class Panel(QtWidgets.QWidget):
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
-        docks.on_menu(viewer, self._come_forward)
+        window = getattr(viewer, "window", None)
+        for menu in (window.plugins_menu, window.layers_menu) if window is not None else ():
+            menu.triggered.connect(self._come_forward)
         # The GUI thread does not stand still for all at once: the dock joins the window when the
         # panel is made, is shown then, and at last the controls are put in.
         self._stacking = settling_timer(self, 0, self._stack)
@@ -125,7 +127,7 @@ class Panel(QtWidgets.QWidget):
 
     def _come_forward(self, entry: QAction) -> None:
         """Show the panel when its menu entry is chosen again, by which napari has hidden it."""
-        if docks.is_entry_of(entry, self.title):
+        if entry.text().replace("&", "") == docks.NAME.format(self.title):
             docks.bring_forward(self)
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:

@@ -110,6 +110,7 @@ class FilterPanel(ImagePanel):
         self._take_filter()
         self._take_layers()
         self._connect()
+        self._drawing.start()
 
     @property
     def form(self) -> Any:
@@ -144,7 +145,7 @@ class FilterPanel(ImagePanel):
         self.filter.changed.connect(self._take_settings)
         self.model.events.connect(self.draw)
         self.model.events.noise.connect(self._keep_noise)
-        self.options.noise.wanted.connect(self.show_noise)
+        self.options.noise.button.clicked.connect(lambda: self.show_noise())
         self.options.device.listed.connect(self._on_listed)
         for box in (self.preview.box, self.preview.strip):
             box.toggled.connect(self._follow_view)
@@ -213,13 +214,7 @@ class FilterPanel(ImagePanel):
 
     def _put_in(self) -> None:
         super()._put_in()
-        self._drawing.start()
         self.options.device.fill()  # not before: loading the drivers takes long
-
-    def reset_choices(self, event: object = None) -> None:
-        """Follow the viewer's layers."""
-        super().reset_choices(event)
-        self.results.refresh()
 
     def _on_listed(self) -> None:
         """Build kernels for a GPU while the user looks at the panel."""
@@ -470,7 +465,8 @@ class FilterPanel(ImagePanel):
                 self._start([request.with_noise(model)])
 
     def _on_removed(self, event: Any) -> None:
-        """Stop where the layer that is filtered is removed."""
+        """Stop where the layer that is filtered is removed; a result that is gone is none."""
+        self.results.refresh()
         request = self.runs.request
         if request is not None and identity(event.value) == request.source.identity:
             self.cancel()
