@@ -127,7 +127,8 @@ class Panel(QtWidgets.QWidget):
 
     def _come_forward(self, entry: QAction) -> None:
         """Show the panel when its menu entry is chosen again, by which napari has hidden it."""
-        if entry.text().replace("&", "") == docks.NAME.format(self.title):
+        chosen = entry.text().replace("&", "") == docks.NAME.format(self.title)
+        if chosen and not self._stacking.isActive():  # as it is when the entry opens it
             docks.bring_forward(self)
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
