@@ -109,17 +109,6 @@ def test_the_status_line_is_shown_whole_and_run_stays_where_it_is(shown, opened,
     assert label.minimumHeight() == 0
 
 
-def test_a_panel_is_made_shown_and_filled_one_after_another(shown, qtbot):
-    find_entry(shown.window.plugins_menu, "GPU Denoise", "Filter (GPU Denoise)").trigger()
-    panel, filled = shown.window.dock_widgets["Filter (GPU Denoise)"], []
-    assert dock_of(panel).isHidden()
-    dock_of(panel).visibilityChanged.connect(
-        lambda _: filled.append(bool(panel.findChildren(QScrollArea)))
-    )
-    qtbot.waitUntil(lambda: panel.run_button.isVisible())
-    assert not filled[0]
-
-
 def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown, qtbot):
     plugins, layers = shown.window.plugins_menu, shown.window.layers_menu
     for title in ("Filter", "Estimated noise", "Compare"):

@@ -60,8 +60,8 @@ class Panel(QtWidgets.QWidget):
         window = getattr(viewer, "window", None)
         for menu in (window.plugins_menu, window.layers_menu) if window is not None else ():
             menu.triggered.connect(self._come_forward)
-        # The GUI thread does not stand still for all at once: the dock joins the window when the
-        # panel is made, is shown then, and at last the controls are put in.
+        # Started when the panel gets a parent; the dock joins the window only afterwards. When it
+        # is on the screen, the controls are put in: the GUI thread does not stand still for both.
         self._stacking = settling_timer(self, 0, self._stack)
         self._showing = settling_timer(self, 0, self._put_in)
         self._content = QtWidgets.QWidget()
@@ -121,14 +121,11 @@ class Panel(QtWidgets.QWidget):
             if self._closed:
                 self.stop()
             else:
-                if (dock := docks.dock_of(self)) is not None:
-                    dock.hide()
                 self._stacking.start()
 
     def _come_forward(self, entry: QAction) -> None:
         """Show the panel when its menu entry is chosen again, by which napari has hidden it."""
-        chosen = entry.text().replace("&", "") == docks.NAME.format(self.title)
-        if chosen and not self._stacking.isActive():  # as it is when the entry opens it
+        if entry.text().replace("&", "") == docks.NAME.format(self.title):
             docks.bring_forward(self)
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:
