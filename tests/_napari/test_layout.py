@@ -6,7 +6,7 @@ from qtpy.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QScrollArea
 
 from _napari.conftest import PLUGIN
 from _napari.inputs import find_entry
-from napari_gpu_denoise._napari.docks import dock_of
+from napari_gpu_denoise._napari.docks import _dock_of
 from napari_gpu_denoise._napari.parts import Section
 from napari_gpu_denoise.filters import FILTERS
 
@@ -71,7 +71,7 @@ REST = {kind.title for kind in FILTERS}.difference(TITLES)
 )
 def test_a_panel_fits_a_narrow_dock(opened, qtbot, click, title):
     panel = opened(title)
-    dock = dock_of(panel)
+    dock = _dock_of(panel)
 
     def narrow():
         dock.parent().resizeDocks([dock], [NARROW], Qt.Orientation.Horizontal)
@@ -113,7 +113,7 @@ def test_panels_do_not_share_the_height_and_menus_bring_them_to_the_front(shown,
     plugins, layers = shown.window.plugins_menu, shown.window.layers_menu
     for title in ("Filter", "Estimated noise", "Compare"):
         find_entry(plugins, "GPU Denoise", f"{title} (GPU Denoise)").trigger()
-    docks = [dock_of(panel) for panel in shown.window.dock_widgets.values()]
+    docks = [_dock_of(panel) for panel in shown.window.dock_widgets.values()]
     window = docks[0].parent()
     qtbot.waitUntil(lambda: set(window.tabifiedDockWidgets(docks[0])) == set(docks[1:]))
 

@@ -46,7 +46,7 @@ def opening(title: str) -> type:
 
 def bring_forward(panel: QWidget) -> None:
     """Show a panel, if it is docked, in front of others."""
-    if (dock := dock_of(panel)) is not None:
+    if (dock := _dock_of(panel)) is not None:
         dock.show()
         dock.raise_()
 
@@ -73,10 +73,10 @@ def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:
 
     napari's menus place panels below each other, which leaves each too little height.
     """
-    dock = dock_of(panel)
+    dock = _dock_of(panel)
     window = None if dock is None else dock.parent()
     if isinstance(window, QMainWindow) and not dock.isFloating():
-        for other in map(dock_of, docked(viewer, kind)):
+        for other in map(_dock_of, docked(viewer, kind)):
             if other in (None, dock) or other.isFloating() or other.isHidden():
                 continue
             if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
@@ -86,8 +86,7 @@ def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:
     bring_forward(panel)
 
 
-def dock_of(panel: QWidget) -> QDockWidget | None:
-    """Return the dock that a panel is in, if it is in one."""
+def _dock_of(panel: QWidget) -> QDockWidget | None:
     dock = panel.parent()
     while dock is not None and not isinstance(dock, QDockWidget):
         dock = dock.parent()
