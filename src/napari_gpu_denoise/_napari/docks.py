@@ -75,7 +75,7 @@ def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:
     """
     dock = _dock_of(panel)
     window = None if dock is None else dock.parent()
-    if isinstance(window, QMainWindow) and not dock.isFloating():
+    if dock is not None and isinstance(window, QMainWindow) and not dock.isFloating():
         for other in map(_dock_of, docked(viewer, kind)):
             if other in (None, dock) or other.isFloating() or other.isHidden():
                 continue
