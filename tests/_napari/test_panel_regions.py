@@ -80,7 +80,7 @@ def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, pasted, qtbot)
     assert_array_equal(result.data, whole[:, top:bottom, left:right])
     click(panel.places.boxes["T"])
     viewer.dims.set_point(0, 3 + 2 * 0.5)
-    assert panel.places.boxes["T"].text() == "Only the frame shown: 2"
+    qtbot.waitUntil(lambda: panel.places.boxes["T"].text() == "Only the frame shown: 2")
     assert panel.run_button.text() == "Denoise frame 2, view"
     run(panel)
     result = viewer.layers.selection.active

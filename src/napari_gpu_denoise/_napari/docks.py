@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import napari.viewer
 from napari.viewer import Viewer
 from qtpy.QtCore import QTimer
-from qtpy.QtGui import QAction
 from qtpy.QtWidgets import QDockWidget, QLabel, QMainWindow, QWidget
 
 from napari_gpu_denoise._napari.loading import panel_class, when_loaded
 
-_DISPLAY_NAME = "GPU Denoise"  # of the manifest
+NAME = "{} (GPU Denoise)"  # by which napari's menus find the panel with a title
 
 
 def open_panel(viewer: Viewer, title: str) -> Any:
     """Return the panel with a title of the manifest, opened if necessary, in front of others."""
     kind = panel_class(title)
     panel = next(iter(docked(viewer, kind)), None)
-    if panel is None:
-        panel = kind(viewer)
-        # The name that napari's menus give it, so that they find it.
-        viewer.window.add_dock_widget(panel, name=f"{title} ({_DISPLAY_NAME})", tabify=True)
-    bring_forward(panel)
+    if panel is not None:
+        bring_forward(panel)
+        return panel
+    panel = kind(viewer)
+    viewer.window.add_dock_widget(panel, name=NAME.format(title), tabify=True)
     return panel
 
 
@@ -53,13 +51,6 @@ def bring_forward(panel: QWidget) -> None:
         dock.raise_()
 
 
-def on_menu(viewer: Viewer, act: Callable[[QAction], None]) -> None:
-    """Call a method of a widget with each entry of napari's menus of panels that is chosen."""
-    window = getattr(viewer, "window", None)
-    for name in ("plugins_menu", "layers_menu") if window is not None else ():
-        getattr(window, name).triggered.connect(act)
-
-
 def grid_of(viewer: Viewer) -> Any:
     """Return the grid of cells, which napari 0.9 moved; older ones have it on the viewer."""
     return getattr(viewer, "canvas", viewer).grid
@@ -70,11 +61,6 @@ def camera_of(viewer: Viewer) -> Any:
     return getattr(viewer, "scene", viewer).camera
 
 
-def is_entry_of(action: QAction, title: str) -> bool:
-    """Return whether a menu entry opens the panel of this title."""
-    return action.text().replace("&", "") == f"{title} ({_DISPLAY_NAME})"
-
-
 def docked(viewer: Viewer, kind: type) -> list[Any]:
     """Return the widgets of a class that are docked in napari's window, if there is one."""
     window = getattr(viewer, "window", None)
@@ -83,22 +69,21 @@ def docked(viewer: Viewer, kind: type) -> list[Any]:
 
 
 def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:
-    """Make a panel a tab of the others of a class in its area of the window.
+    """Show a panel, as a tab of the others of a class in its area of the window.
 
     napari's menus place panels below each other, which leaves each too little height.
     """
     dock = _dock_of(panel)
     window = None if dock is None else dock.parent()
-    if dock is None or not isinstance(window, QMainWindow) or dock.isFloating():
-        return
-    for other in map(_dock_of, docked(viewer, kind)):
-        if other in (None, dock) or other.isFloating() or other.isHidden():
-            continue
-        if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
-            if other not in window.tabifiedDockWidgets(dock):
-                window.tabifyDockWidget(other, dock)
-            dock.raise_()
-            return
+    if dock is not None and isinstance(window, QMainWindow) and not dock.isFloating():
+        for other in map(_dock_of, docked(viewer, kind)):
+            if other in (None, dock) or other.isFloating() or other.isHidden():
+                continue
+            if window.dockWidgetArea(other) == window.dockWidgetArea(dock):
+                if other not in window.tabifiedDockWidgets(dock):
+                    window.tabifyDockWidget(other, dock)
+                break
+    bring_forward(panel)
 
 
 def _dock_of(panel: QWidget) -> QDockWidget | None:

@@ -12,7 +12,7 @@ from napari.utils.notifications import notification_manager, show_error
 from napari.viewer import Viewer
 from qtpy import QtWidgets
 from qtpy.QtCore import QEvent, QSize, Qt
-from qtpy.QtGui import QAction, QKeySequence, QShortcut, QShowEvent
+from qtpy.QtGui import QAction, QKeySequence, QShortcut
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.inputs import AxesInput, LayerInput, RegionInput
@@ -57,12 +57,14 @@ class Panel(QtWidgets.QWidget):
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
-        # Started when the panel gets a parent; the dock joins the window only afterwards.
-        self._stacking = settling_timer(self, 0, lambda: docks.stack(self, Panel, viewer))
-        docks.on_menu(viewer, self._come_forward)
-        # Put in when the dock is on the screen: the GUI thread does not stand still for both.
-        self._content = QtWidgets.QWidget()
+        window = getattr(viewer, "window", None)
+        for menu in (window.plugins_menu, window.layers_menu) if window is not None else ():
+            menu.triggered.connect(self._come_forward)
+        # Started when the panel gets a parent; the dock joins the window only afterwards. When it
+        # is on the screen, the controls are put in: the GUI thread does not stand still for both.
+        self._stacking = settling_timer(self, 0, self._stack)
         self._showing = settling_timer(self, 0, self._put_in)
+        self._content = QtWidgets.QWidget()
 
     def arrange(
         self,
@@ -103,12 +105,8 @@ class Panel(QtWidgets.QWidget):
         hint = self._content.sizeHint()
         return QSize(max(hint.width(), self.least_width), hint.height())
 
-    def showEvent(self, event: QShowEvent) -> None:
-        """Show the controls, in a step of their own."""
-        super().showEvent(event)
-        self._begin_showing()
-
-    def _begin_showing(self) -> None:
+    def _stack(self) -> None:
+        docks.stack(self, Panel, self._viewer)
         if self._content.parent() is None:
             self._showing.start()
 
@@ -124,11 +122,10 @@ class Panel(QtWidgets.QWidget):
                 self.stop()
             else:
                 self._stacking.start()
-                self._begin_showing()
 
     def _come_forward(self, entry: QAction) -> None:
         """Show the panel when its menu entry is chosen again, by which napari has hidden it."""
-        if docks.is_entry_of(entry, self.title):
+        if entry.text().replace("&", "") == docks.NAME.format(self.title):
             docks.bring_forward(self)
 
     def follow(self, what: str, connections: Iterable[tuple[Any, Callable[[Any], None]]]) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 
 import napari.viewer
 from napari.layers import Layer
-from qtpy.QtCore import QTimer
 from qtpy.QtWidgets import QFileDialog
 
 from napari_gpu_denoise._napari import docks, preferences
@@ -120,7 +119,10 @@ class BatchPanel(Panel):
         self._lay_out()
         self._connect()
         self.show_running(False)
-        QTimer.singleShot(0, self.form.options.device.fill)
+
+    def _put_in(self) -> None:
+        super()._put_in()
+        self.form.options.device.fill()
 
     def _lay_out(self) -> None:
         summary = Caption()

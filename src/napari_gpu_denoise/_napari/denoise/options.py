@@ -68,9 +68,6 @@ _PLACE_TIP = (
 class NoiseInput(QtWidgets.QWidget):
     """The noise of a model; `automatic` is said of that choice until more is known."""
 
-    #: The panel that measures noise is to be opened.
-    wanted = Signal()
-
     def __init__(self, model: PanelModel, automatic: str):
         super().__init__()
         self.model, self._automatic = model, automatic
@@ -88,7 +85,6 @@ class NoiseInput(QtWidgets.QWidget):
         parts.stack(QtWidgets.QVBoxLayout(self), (line, self.caption), spacing=2)
         self.edit.textChanged.connect(lambda text: self._set(kind=TYPED, typed=text))
         self.mode.currentIndexChanged.connect(lambda _: self.choose(self.mode.currentData()))
-        self.button.clicked.connect(self.wanted)
         model.events.noise.connect(self._show)
         self.set_unused("")
 

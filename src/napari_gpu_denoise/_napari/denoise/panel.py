@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import napari.viewer
-from qtpy.QtCore import QTimer
 
 from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
@@ -96,6 +95,7 @@ class FilterPanel(ImagePanel):
         self._looking = Task(self, resolve.advise, self.title, alone=True)
         self._run_when_looked = False
         self._settled = parts.settling_timer(self, _SETTLED, self.draw)
+        self._drawing = parts.settling_timer(self, 0, self.draw)
         self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
         self._foretold = ""  # and the line, where it is about a run to come
@@ -110,9 +110,7 @@ class FilterPanel(ImagePanel):
         self._take_filter()
         self._take_layers()
         self._connect()
-        self.draw()
-        # The drivers are loaded when the panel is on the screen, not while it is being built.
-        QTimer.singleShot(0, self.options.device.fill)
+        self._drawing.start()
 
     @property
     def form(self) -> Any:
@@ -147,7 +145,7 @@ class FilterPanel(ImagePanel):
         self.filter.changed.connect(self._take_settings)
         self.model.events.connect(self.draw)
         self.model.events.noise.connect(self._keep_noise)
-        self.options.noise.wanted.connect(self.show_noise)
+        self.options.noise.button.clicked.connect(lambda: self.show_noise())
         self.options.device.listed.connect(self._on_listed)
         for box in (self.preview.box, self.preview.strip):
             box.toggled.connect(self._follow_view)
@@ -163,7 +161,7 @@ class FilterPanel(ImagePanel):
         moved, layers = self._viewer.dims.events, self._viewer.layers
         active = layers.selection.events.active
         events = (moved.current_step, moved.ndisplay, moved.order, active)
-        self.follow("viewer", ((event, self.draw) for event in events))
+        self.follow("viewer", ((event, self._draw_soon) for event in events))
         self.follow("removed layers", [(layers.events.removed, self._on_removed)])
         changed, follow = preferences.changed(), (self.options.device.explain, self.draw)
         self.follow("preferences", [(event, act) for event in changed for act in follow])
@@ -214,10 +212,9 @@ class FilterPanel(ImagePanel):
         self.follow("preview", events)
         self.live.changed()
 
-    def reset_choices(self, event: object = None) -> None:
-        """Follow the viewer's layers."""
-        super().reset_choices(event)
-        self.results.refresh()
+    def _put_in(self) -> None:
+        super()._put_in()
+        self.options.device.fill()  # not before: loading the drivers takes long
 
     def _on_listed(self) -> None:
         """Build kernels for a GPU while the user looks at the panel."""
@@ -246,6 +243,10 @@ class FilterPanel(ImagePanel):
     def request(self) -> Request:
         """Return the run of the layer that is chosen; of several, the first."""
         return self.ready().requests[0]
+
+    def _draw_soon(self, _: object = None) -> None:
+        """Draw once for all that changes together, such as when a layer is added."""
+        self._drawing.start()
 
     def draw(self, _: object = None) -> None:
         """Show what follows from the settings, in place of what was said of others."""
@@ -464,7 +465,8 @@ class FilterPanel(ImagePanel):
                 self._start([request.with_noise(model)])
 
     def _on_removed(self, event: Any) -> None:
-        """Stop where the layer that is filtered is removed."""
+        """Stop where the layer that is filtered is removed; a result that is gone is none."""
+        self.results.refresh()
         request = self.runs.request
         if request is not None and identity(event.value) == request.source.identity:
             self.cancel()
