@@ -109,7 +109,7 @@ def test_the_error_is_predicted_and_nothing_is_warned_of(case):
     exact = 0.05 * truth if case not in ("photons", "magnitudes") else 0.0
     assert abs(found.mse - truth) < (4 if exact else 2) * channel.mse_error + exact
     assert not any("worse" in each or "far too low" in each for each in found.warnings)
-    assert (found.check is not None) == (case not in ("magnitudes", "correlated"))
+    assert case not in ("magnitudes", "correlated") or found.check is None
     if case in ("white", "stronger"):
         assert found.check.fits and not found.warnings, "sigma is checked, not the strength"
         assert channel.noise == pytest.approx(SIGMA)
@@ -148,10 +148,18 @@ def test_other_grey_levels_change_nothing_else(scene, found, scale, offset, near
 
 def test_a_wrong_sigma_is_noticed(scene):
     low = gd.assess(scene[1], FAST, 0.6 * SIGMA)
-    assert not low.check.fits
-    assert low.check.best > 1.25
-    assert any("sigma may be low" in each for each in low.warnings)
-    assert "times this sigma" in low.check_words()
+    assert low.check is None and low.check_words().startswith("not possible: ")
+    assert any("too high or too low" in each for each in low.warnings)
+    high = gd.assess(scene[1], FAST, 1.33 * SIGMA)
+    assert not high.check.fits and high.check.best < 0.8
+    assert any("sigma may be high" in each for each in high.warnings)
+    assert "times this sigma" in high.check_words()
+
+
+@pytest.mark.parametrize("sigma", [6, 25])
+def test_the_true_sigma_is_not_doubted_beside_structure(scene, sigma):
+    found = gd.assess(with_noise(scene[0], 5, sigma), BM3D, sigma)
+    assert found.warnings == () and (found.check is None or found.check.fits)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from napari_gpu_denoise.opencl.device import choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
-from napari_gpu_denoise.run.progress import MEASURING, Progress
+from napari_gpu_denoise.run.progress import MEASURING, Progress, Step
 from napari_gpu_denoise.run.request import Run, takes_options
 
 # Not the noise of a simulated image that was drawn with a small seed.
@@ -159,10 +159,12 @@ def assess_image(image: Any, run: Run, options: Options, progress: Progress) -> 
         )
     checking = trial.noise.checkable and not job.filter.sigma_unused
     total = RUNS + checking  # those of the check, of a small crop, are one together
-    runs = observed(trial, np.random.default_rng(_SEED), progress, total)
+    random = np.random.default_rng(_SEED)
+    runs = observed(trial, random, progress, total)
     check = None
     if checking:
-        check = sigma_check(trial_of(formulas.MOST_CHECKED)[1], progress, RUNS, total)
+        as_one = progress.within(lambda _: Step(RUNS, total, "run"))
+        check = sigma_check(trial_of(formulas.MOST_CHECKED)[1], random, as_one)
     progress.tell(total, total, "run")
     return judged(trial, region, runs, check, options)
 
@@ -283,7 +285,7 @@ def _strength(k: int, channels: Sequence[ChannelQuality]) -> Note | None:
     ratio = each.residual.variance / each.twin.variance if each.twin.variance else 1.0
     if VARIANCES[0] <= ratio <= VARIANCES[1]:
         return None
-    less, high = ("less", "high") if ratio < 1 else ("more", "low")
+    less, high = ("less", "high or too low") if ratio < 1 else ("more", "low")
     place = f" in channel {k}" if len(channels) > 1 else ""
     return Note(
         f"the filter removed {less} from the image than from its twin{place} ({ratio:.2f} of the "

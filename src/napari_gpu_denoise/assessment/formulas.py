@@ -222,7 +222,7 @@ class SigmaCheck:
     losses : tuple of float
         The loss with each of the `FACTORS` on sigma, in units of the variance of the noise.
     best : float
-        Factor with the lowest loss.
+        Factor with the lowest loss, over that of a twin of the image whose noise is known.
     """
 
     losses: tuple[float, ...]

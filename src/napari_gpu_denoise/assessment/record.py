@@ -114,7 +114,8 @@ class Assessment:
     channels : tuple of ChannelQuality
         One for each channel, or a single one.
     check : SigmaCheck or None
-        Whether sigma is right; None where this cannot be checked, as for correlated noise.
+        Whether sigma is right; None where this cannot be checked, as for correlated noise, or
+        where structure is stronger than noise.
     warnings : tuple of str
         Reasons why the numbers are doubtful, or the result is worse than it could be.
     spacing : tuple of float or None
@@ -188,7 +189,7 @@ class Assessment:
     def check_words(self) -> str:
         """Return in words whether sigma is right."""
         if self.check is None:
-            return "not possible: the noise is not white, or the filter takes no sigma"
+            return "not possible: noise is not white, or weak beside structure; or sigma is unused"
         if self.check.fits:
             return "right: unseen pixels are predicted best at about this sigma"
         return (

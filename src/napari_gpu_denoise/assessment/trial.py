@@ -469,16 +469,34 @@ def observed(trial: Trial, random: np.random.Generator, progress: Progress, tota
     return Observed(known, noisy, mean, spread, *means, *both, *residuals)
 
 
-def sigma_check(trial: Trial, progress: Progress, done: int, total: int) -> formulas.SigmaCheck:
-    """Tell the filter other strengths, and let it predict pixels that it has not seen."""
-    pixels, inner = trial.block.finite, trial.inner
-    axes = trial.job.names.index("Y"), trial.job.names.index("X")
+def sigma_check(
+    trial: Trial, random: np.random.Generator, progress: Progress
+) -> formulas.SigmaCheck | None:
+    """Return how well the filter predicts pixels that it has not seen, told other strengths.
+
+    The best one is relative to that of a twin of the image, whose noise is known: structure beside
+    weak noise raises both. Where that is far from 1 this says nothing: None.
+    """
+    pixels = trial.block.finite
+    around = trial.within(trial.filtered(pixels, progress))
+    twin = (around + trial.noise.spread(around) * trial.unit(random)).astype(pixels.dtype)
+    both = np.where(trial.image, twin, pixels), pixels
+    known, found = (formulas.SigmaCheck.of(_hidden_losses(trial, each, progress)) for each in both)
+    low, high = formulas.FITS
+    if not low <= known.best <= high:
+        return None
+    return formulas.SigmaCheck(found.losses, found.best / known.best)
+
+
+def _hidden_losses(trial: Trial, pixels: np.ndarray, progress: Progress) -> list[float]:
+    """Return the loss at hidden pixels with each of the `FACTORS` on sigma."""
+    inner, axes = trial.inner, (trial.job.names.index("Y"), trial.job.names.index("X"))
     mask = np.zeros(pixels.shape, bool)
     mask[inner] = formulas.hidden_grid(trial.image[inner].shape, axes) & trial.image[inner]
     values = formulas.without_hidden(pixels, mask, axes)
     spread = bounded(trial.noise.spread(values)[inner])
-    losses, in_runs = [], progress.within(lambda _: Step(done, total, "run"))
+    losses = []
     for factor in formulas.FACTORS:
-        made = trial.filtered(values, in_runs, factor / trial.job.run.sigma_factor)
+        made = trial.filtered(values, progress, factor / trial.job.run.sigma_factor)
         losses.append(formulas.hidden_loss(pixels[inner], spread, made, mask[inner]))
-    return formulas.SigmaCheck.of(losses)
+    return losses
