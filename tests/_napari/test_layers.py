@@ -1,5 +1,7 @@
 """Data, axes and attributes read from a layer; no window needed."""
 
+from pathlib import Path
+
 import dask.array as da
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.results import at_places
 from napari_gpu_denoise.errors import ImageError
 from napari_gpu_denoise.files import samples
+from napari_gpu_denoise.files.image_file import ImageFile
 
 
 @pytest.mark.parametrize(
@@ -64,12 +67,15 @@ def test_capture_is_not_changed_by_what_happens_to_the_layer_and_computes_nothin
     assert taken.dtype == np.uint8 and np.shares_memory(taken, mask)
 
 
-def test_a_layer_or_a_name_in_place_of_pixels():
+def test_a_layer_or_a_file_in_place_of_pixels():
+    read = ImageFile(np.zeros((4, 5)), "YX", "plain", {}, Path("a.tif"))
     for call in (gd.nl_means, gd.estimate_noise, gd.recommend):
         with pytest.raises(ImageError, match=r"^cells is a layer of napari: .* layer\.data\.$"):
             call(Image(np.zeros((4, 5)), name="cells"))
         with pytest.raises(ImageError, match=r"'a\.tif' is .*: read it, as gd\.read\('a\.tif'\)"):
             call("a.tif")
+        with pytest.raises(ImageError, match=r"give its pixels, \.data\.$"):
+            call(read)
 
 
 def stack(*shape, **attributes):
