@@ -475,17 +475,18 @@ def sigma_check(
     """Return how well the filter predicts pixels that it has not seen, told other strengths.
 
     The best one is relative to that of a twin of the image, whose noise is known: structure beside
-    weak noise raises both. Where that is far from 1 this says nothing: None.
+    weak noise raises both. Where the true one of the twin is doubted this says nothing: None.
     """
-    pixels = trial.block.finite
-    around = trial.within(trial.filtered(pixels, progress))
+    pixels, strength = trial.block.finite, trial.job.run.sigma_factor
+    found = formulas.SigmaCheck.of(_hidden_losses(trial, pixels, progress))
+    around = trial.within(trial.filtered(pixels, progress, found.best / strength))
     twin = (around + trial.noise.spread(around) * trial.unit(random)).astype(pixels.dtype)
-    both = np.where(trial.image, twin, pixels), pixels
-    known, found = (formulas.SigmaCheck.of(_hidden_losses(trial, each, progress)) for each in both)
-    low, high = formulas.FITS
-    if not low <= known.best <= high:
+    twin = np.where(trial.image, twin, pixels)
+    known = formulas.SigmaCheck.of(_hidden_losses(trial, twin, progress))
+    if not known.fits:
         return None
-    return formulas.SigmaCheck(found.losses, found.best / known.best)
+    best = found.best / float(np.clip(known.best, *formulas.FITS))
+    return formulas.SigmaCheck(found.losses, best)
 
 
 def _hidden_losses(trial: Trial, pixels: np.ndarray, progress: Progress) -> list[float]:

@@ -20,6 +20,7 @@ REMEDIES = {
     "another-result": "choose another name, or use --overwrite in place of --resume",
     "events": "--keep-events filters these in each measurement alone",
     "exists": "choose another name, or add --overwrite to replace it, or --resume",
+    "biased": "give another --noise, or --dtype float32",
     "float-result": "--dtype same rounds anyway",
     "file-dtype": "add --dtype float32",
     "kept": "repeat the command with --resume",

@@ -208,7 +208,7 @@ def _moves(patches: PatchSpectra, found: photon.PhotonNoise) -> bool:
     line = found.gain, found.intercept, found.read_noise**2 or 1e-300
     low = patches.energy_of("low") / (LOWS * photon.line_values(patches.mean, *line))
     high = patches.energy_of("high") / (HIGHS * photon.line_values(patches.seen, *line))
-    still = low <= 1 + limits.MIN_MOTION_ERRORS * math.sqrt(2 / LOWS)
+    still = low <= 1 + limits.MIN_ERRORS_ABOVE * math.sqrt(2 / LOWS)
     moving: list[np.bool_] = []
     # Objects may move on a ground that stands still: the gain is measured on both.
     for part in brightness_levels(patches.mean, MEMBERS).each():

@@ -85,8 +85,8 @@ MAX_SIGMA_OVER_BOUND = 1.1
 MIN_SIGMA_OVER_SINGLE = 0.3  # of differences; less where frames were averaged or stored twice
 MAX_SIGMA_OF_FURTHER = 1.15  # sigma of differences of each second frame over that of neighbours
 MAX_SIGMA_RATIO_ALIKE = 1.2  # of planes whose noise is the same (quality_noise: planes)
-MIN_GAIN_ERRORS = 4.0  # standard errors of a gain above 0 (photon_scenes)
-MIN_MOTION_ERRORS = 4.0  # standard errors of low frequencies above the noise, in what moves
+# Standard errors of a gain above 0 (photon_scenes); of low frequencies above noise, in what moves.
+MIN_ERRORS_ABOVE = 4.0
 MIN_STILL_SHARE = 0.6  # of the patches of a level, in a time-lapse that stands still
 MAX_LOW_OVER_HIGH = 1.15  # power of low over high frequencies of differences, of a still level
 MAX_MOVING_LEVELS = 0.25  # share of the levels of brightness, in a time-lapse that stands still

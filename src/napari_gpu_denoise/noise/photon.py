@@ -47,7 +47,7 @@ class PhotonNoise:
     @property
     def significant(self) -> bool:
         """Whether the gain is clearly above 0."""
-        return self.gain > limits.MIN_GAIN_ERRORS * self.gain_error
+        return self.gain > limits.MIN_ERRORS_ABOVE * self.gain_error
 
     @property
     def most_offset(self) -> float:

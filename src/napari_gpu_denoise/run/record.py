@@ -188,5 +188,6 @@ def result_notes(
         yield Note(
             f"the result is off by {mean:.3g} grey levels on average: the noise is not what the "
             "filter was told, or values were rounded or clipped",
+            "give another noise, or dtype='float32'",
             code="biased",
         )

@@ -112,7 +112,7 @@ class CompareOverlay(QObject):
         else:
             plane = self._planes[known]
         self._draw(pair, plane)
-        looks = looks_of(after)
+        looks, limit = looks_of(after), 0.0
         if residual:
             limit = _SIGMAS * spread(plane)
             looks = {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}

@@ -185,9 +185,9 @@ class Pair:
         self, after: np.ndarray, index: tuple[int | slice, ...]
     ) -> tuple[np.ndarray, np.ndarray]:
         """Return the image that is expected at a part of the result, and the sigma of its noise."""
-        models, axis = self._models, self._channels
-        if axis is not None and axis < len(index) and not isinstance(index[axis], slice):
-            models = (models[index[axis]],)
+        axis = self._channels
+        at = slice(None) if axis is None or axis >= len(index) else index[axis]
+        models = self._models if isinstance(at, slice) else (self._models[at],)
         along = sum(isinstance(each, slice) for each in index[: axis or 0])
         parts = zip(models, np.split(after, len(models), along), strict=True)
         means, sigmas = zip(*(_expected(*each) for each in parts), strict=True)
@@ -251,7 +251,7 @@ def profile(
         planes = [each.T for each in planes]
     ends = ends[:, axes]
     count = int(np.clip(np.ceil(2 * np.hypot(*(ends[1] - ends[0]))) + 1, 2, _MOST))
-    points = np.linspace(*ends, count)
+    points = np.linspace(ends[0], ends[1], count)
     sizes, unit = pixel_sizes(pair.after, axes[::-1])  # in the unit of the columns
     unit = "pixels" if sizes is None or str(unit) == "pixel" else f"{unit:~P}"
     distance = np.hypot(*((points - ends[0]) * (sizes or [1.0, 1.0])[::-1]).T).tolist()
