@@ -34,6 +34,7 @@ from napari_gpu_denoise.run.record import Tally
 _LIST, _LOCK = "parts", "lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems that let everybody in
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
+_ZEROS = 1 << 20  # bytes written at a time to keep room
 
 
 def unfinished_folder(target: Path) -> Path:
@@ -65,9 +66,6 @@ def remove_unfinished(target: Path | zarr.places.Address) -> None:
     if not isinstance(target, zarr.places.Address) and unfinished_folder(target).exists():
         with contextlib.suppress(OutputError), ResumeLedger(target, {}, False):
             pass
-
-
-_ZEROS = 1 << 20  # bytes written at a time to keep room
 
 
 class FileArray:

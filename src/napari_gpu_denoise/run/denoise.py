@@ -141,8 +141,7 @@ def denoise_image(
     run = image.adapted(run)
     shape = tuple(one.stop - one.start for one in region)
     if out is not None and not callable(out):
-        own = run.dtype is None  # that of `out`
-        dtype = None if own else output_dtype(run.dtype, np.dtype(image.array.dtype))
+        dtype = None if run.dtype is None else output_dtype(run.dtype, np.dtype(image.array.dtype))
         run = replace(run, dtype=type_with(out, shape, dtype))
     if ledger.known("job") is None and run.measures_noise:
         progress.stage(MEASURING)

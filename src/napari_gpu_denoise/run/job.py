@@ -250,9 +250,9 @@ class Job:
         unproven = any(getattr(note, "code", "") == "unproven" for note in notes)
         if self.noisy and not self.filter.yields_map:
             # The mean of squares is not that of magnitudes.
-            unasked = ("unchanged",) * unproven + ("biased",) * self.filter.keeps_zero
+            unasked = {"unchanged": unproven, "biased": self.filter.keeps_zero}
             found = result_notes(*pair(), names, self.sigma.models)
-            notes += (note for note in found if note.code not in unasked)
+            notes += (note for note in found if not unasked[note.code])
         if tally.fill:
             notes.append(f"fill values, far from all others, stay as they are: {tally.fill} pixels")
         if not self.noisy:

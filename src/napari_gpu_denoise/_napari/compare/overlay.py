@@ -112,13 +112,13 @@ class CompareOverlay(QObject):
         else:
             plane = self._planes[known]
         self._draw(pair, plane)
-        looks, limit = looks_of(after), 0.0
+        looks = looks_of(after)
         if residual:
             limit = _SIGMAS * spread(plane)
             looks = {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
         if known is not None:
             if residual:
-                known.contrast_limits = -limit, limit
+                known.contrast_limits = looks["contrast_limits"]
             known.visible = True
             return known
         place = place_of(after) | {"metadata": temporary_metadata(self.mode, pair.before)}

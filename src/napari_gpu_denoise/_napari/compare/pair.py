@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.resolve import channels_of
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import convert
-from napari_gpu_denoise.noise.models import NoiseModel, Rician
+from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.models.base import channel_correlations, pointwise
 
 _LUMINANCE = (0.2126, 0.7152, 0.0722)  # of red, green and blue, as in BT.709
@@ -232,7 +232,7 @@ def _expected(model: NoiseModel, result: np.ndarray) -> tuple[np.ndarray, np.nda
     variance = pointwise(model.variance, result)
     least = 1e-3 * np.mean(variance, where=np.isfinite(variance))
     sigma = np.sqrt(np.maximum(variance, max(float(least), np.finfo(np.float32).tiny)))
-    return (model.expected(result) if isinstance(model, Rician) else result), sigma
+    return model.expected(result), sigma
 
 
 def profile(

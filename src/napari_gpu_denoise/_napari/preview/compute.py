@@ -138,14 +138,17 @@ def filter_region(request: PreviewRequest, progress: Progress) -> np.ndarray:
     for strength in request.strengths or (request.run.sigma_factor,):
         run = replace(request.run, sigma_factor=strength)
         made.append(_filtered(replace(request, run=run), progress))
-    return _side_by_side(made, request.region) if request.strengths else made[0]
+    return _side_by_side(made, request) if request.strengths else made[0]
 
 
-def _side_by_side(made: Sequence[np.ndarray], region: Region) -> np.ndarray:
+def _side_by_side(made: Sequence[np.ndarray], request: PreviewRequest) -> np.ndarray:
     """Put results beside each other, with dark gaps between them."""
+    region, dtype = request.region, made[0].dtype
+    known = np.iinfo(dtype) if dtype.kind in "iu" else np.finfo(dtype)
+    dark = np.clip(request.source.attributes.get("contrast_limits", (0,))[0], known.min, known.max)
     gap = [(0, region.gap if axis == region.across else 0) for axis in range(made[0].ndim)]
     *others, last = made
-    padded = [np.pad(each, gap, constant_values=each.min()) for each in others]
+    padded = [np.pad(each, gap, constant_values=dark) for each in others]
     return np.concatenate([*padded, last], axis=region.across)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.image.axes import Frames
-from napari_gpu_denoise.image.levels import Levels, is_plain
+from napari_gpu_denoise.image.levels import Levels, convert, is_plain
 from napari_gpu_denoise.image.threads import in_bands
 from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.opencl.program import value_grid, values_per_item
@@ -192,7 +192,7 @@ def write_frames(work: Work, tile: Tile, start: int, values: np.ndarray) -> int:
     region, values = out.region(*tile.kept_region(*kept)), values[..., : kept[0], : kept[1]]
     store, most = partial(levels.store, spare=True), converted_at_once(out, levels)
     if values.dtype.kind != "f":
-        store, most = (lambda source, target: np.copyto(target, source) or 0), None  # none is cut
+        store, most = convert, None
     clipped, stop = 0, start + values.shape[1]
     for c in range(tile.channels):
         for k, block in frame_blocks(out, tile.sequence, start, stop, c, most):
