@@ -11,7 +11,7 @@ from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import errors
-from napari_gpu_denoise.assessment.formulas import Detail, Statistics
+from napari_gpu_denoise.assessment.formulas import FACTORS, Detail, Statistics
 from napari_gpu_denoise.assessment.record import ChannelQuality
 from napari_gpu_denoise.assessment.trial import CropNoise
 
@@ -149,6 +149,7 @@ def test_other_grey_levels_change_nothing_else(scene, found, scale, offset, near
 def test_a_wrong_sigma_is_noticed(scene):
     low = gd.assess(scene[1], FAST, 0.6 * SIGMA)
     assert not low.check.fits and low.check.best > 1.25
+    assert low.check.best > max(FACTORS), "unseen pixels of the twin are predicted best below 1"
     assert any("too high or too low" in each for each in low.warnings)
     assert any("sigma may be low" in each for each in low.warnings)
     high = gd.assess(scene[1], FAST, 1.33 * SIGMA)

@@ -94,6 +94,8 @@ def test_the_mean_of_a_result():
     clean = np.full((3, 60, 70), 20.0)
     counts, magnitude = random.poisson(clean), np.hypot(*random.normal(0, 5, (2, *clean.shape)))
     assert noted("biased", counts, clean, "TYX", [gd.PoissonGaussian(1, 0)]) is None
+    # The mean of 0.2 photons a pixel moves by an eighth of the noise.
+    assert noted("biased", counts, clean + 0.6, "TYX", []) is None
     assert "off by 1" in noted("biased", counts, clean + 1.5, "TYX", [])
     assert noted("biased", magnitude, 0 * clean, "CYX", [gd.Rician(5)] * 3) is None
     assert noted("biased", magnitude, 0 * clean, "CYX", []) is not None
