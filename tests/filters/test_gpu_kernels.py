@@ -26,7 +26,7 @@ from napari_gpu_denoise.filters.search.video_search import VideoSearch
 from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.noise.models import Correlated
 from napari_gpu_denoise.opencl.program import kernel_folder
-from napari_gpu_denoise.run.flow.frame_flow import note_frame
+from napari_gpu_denoise.run.flow.frame_flow import note_frames
 from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.part import programs_of
 from napari_gpu_denoise.run.request import Run
@@ -113,9 +113,10 @@ def by_vbm3d(image, settings, sigma, axes):
 def linked_by_the_filter(frames: np.ndarray, sigma, settings):
     """Return the links that the filter makes of the brightness of the frames."""
     held = FrameLinks((settings.frames_before, settings.frames_after), np.eye(1), np.ones(1))
-    for t, one in enumerate(np.broadcast_to(sigma, len(frames))):
-        note = note_frame([frames[t][None]], np.array([one], float), Levels.of(frames), settings)
-        held.add(t, note)
+    noise = [
+        (np.array([one], float), np.zeros(1, np.int32)) for one in np.resize(sigma, len(frames))
+    ]
+    held.add(0, *note_frames([frames[:, None]], noise, Levels.of(frames), settings))
     table, _ = held.links(0, len(frames))
 
     def links(r: int, t: int) -> Link:

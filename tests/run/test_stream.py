@@ -318,7 +318,7 @@ def test_no_frames_give_no_frames(device, arenas):
 
 @pytest.mark.parametrize("cause", ["the source", "a frame"])
 def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypatch, cause):
-    look, free, freed, late = streams.note_frame, Arena.free, [], []
+    look, free, freed, late = streams.note_frames, Arena.free, [], []
 
     def slow(*given, **named):
         time.sleep(0.05)
@@ -337,7 +337,7 @@ def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypat
                 one = np.full_like(one, np.nan)
             yield one
 
-    monkeypatch.setattr(streams, "note_frame", slow)
+    monkeypatch.setattr(streams, "note_frames", slow)
     monkeypatch.setattr(Arena, "free", let_go)
     with pytest.raises((KeyError, NonFiniteError)):
         list(gd.stream(SETTINGS["vbm3d 2+1"], source(), 20.0, device=streaming_device))

@@ -341,7 +341,8 @@ def denoise_files(
             if batch.options.client is not None:
                 todo = _by_workers(batch, state, todo, files, progress)
             while todo and not state.stops(files):
-                if batch.workers is not None and _pays(batch, files, todo):
+                begun = count - len(todo) if files else 0  # until a file is done, kernels are built
+                if batch.workers is not None and _pays(batch, begun, todo):
                     flow.finish()
                     run = replace(batch.run, device=new.device)
                     options = replace(batch.options, client=held.enter_context(new.started()))
@@ -359,8 +360,8 @@ def denoise_files(
     return replace(report, notes=_plate(batch)) if not report.failed else report
 
 
-def _pays(batch: Batch, files: Sequence[FileReport], todo: Sequence[Path]) -> bool:
-    """Return whether workers shorten what is left of a batch."""
+def _pays(batch: Batch, begun: int, todo: Sequence[Path]) -> bool:
+    """Return whether workers shorten what is left of a batch, of which files are begun already."""
     from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
 
     seconds, devices = 0.0, batch.devices
@@ -368,7 +369,7 @@ def _pays(batch: Batch, files: Sequence[FileReport], todo: Sequence[Path]) -> bo
         with contextlib.suppress(Exception), batch.open_image(todo[0]) as picture:
             seconds = seconds_on(batch.run.filter, picture.data.size, devices)
             seconds += picture.data.nbytes / _PACE
-    return batch.workers.pay(seconds, len(files), len(todo))
+    return batch.workers.pay(seconds, begun, len(todo))
 
 
 def _close(opened: Iterable[Future[OpenImage] | None]) -> None:

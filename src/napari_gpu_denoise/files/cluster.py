@@ -429,23 +429,24 @@ class NewWorkers:
         self.device, self._count, self._said = device, count, said
         self.note, self._first = "No workers were started: the run was too short.", None
 
-    def pay(self, seconds: float, done: int, left: int) -> bool:
-        """Return whether they shorten what is left of a batch, of which files are done already.
+    def pay(self, seconds: float, begun: int, left: int) -> bool:
+        """Return whether they shorten what is left of a batch, of which files are begun already.
 
         The next image alone may take so many seconds. While cores are busy, workers save nothing.
+        Files that are under way count: the first of several at once ends late.
         """
         import psutil  # which dask.distributed needs, too
 
         if seconds > _ALONE:
             return True
         idle = psutil.cpu_times().idle / (psutil.cpu_count() or 1)
-        if self._first is None:  # until a file is done, kernels may be built
-            self._first = (idle, done) if done else None
+        if self._first is None:
+            self._first = (idle, begun) if begun else None
             return False
         before, since = self._first
-        if done == since:
+        if begun == since:
             return False
-        saved = (idle - before) * left / (done - since)
+        saved = (idle - before) * left / (begun - since)
         if saved <= _WORTH:
             told = f"they would have saved {saved:.1f} s at most, and taken about 3 s"
             self.note = f"No workers were started: {told}."

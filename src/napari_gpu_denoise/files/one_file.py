@@ -35,7 +35,7 @@ from napari_gpu_denoise.version import package_version
 
 _WHOLE = 1 << 26  # bytes of an input up to which all are compared; else, beside size and time,
 _SAMPLES, _BLOCK = 256, 1 << 16  # so many blocks of its files, of this size,
-_READ = 1 << 20  # bytes of a file that are read at once: other threads run meanwhile
+_READ = 1 << 22  # bytes of a file that are read at once: between two it waits for other threads
 _PLACES, _SIDE = 16, 64  # or, at an address, samples of pixels, of this width
 
 
@@ -356,7 +356,8 @@ def _digest_of_blocks(place: str, size: int, count: int, block: int) -> str:
     """Return a digest of blocks of a file, evenly spaced; '' if it cannot be read."""
     digest = hashlib.sha256()
     with contextlib.suppress(OSError), open_regular(place) as file:
-        for start in np.linspace(0, max(size - block, 0), count).astype(int):
+        starts = np.linspace(0, max(size - block, 0), count).astype(int)
+        for start in starts if count * block < size else range(0, size, block):
             file.seek(start)
             digest.update(file.read(block))
         return digest.hexdigest()

@@ -71,20 +71,21 @@ def block_pixels(shape: tuple[int, int]) -> int:
     return math.prod(_grid(tuple(shape)).width)
 
 
-def block_means(frame: np.ndarray) -> np.ndarray:
-    """Average a frame (ny, nx) over a grid of 16 x 16 blocks; return float64, shape (blocks,).
+def block_means(frames: np.ndarray) -> np.ndarray:
+    """Average frames (…, ny, nx) over a grid of 16 x 16 blocks; return float64, (…, blocks).
 
     There are fewer blocks along an axis of less than 64 pixels. Of a large frame, a regular subset
     of the pixels is read, the same for all frames of one shape. NaN and infinity pass on to means.
     """
-    grid = _grid(frame.shape)
+    *stack, ny, nx = frames.shape
+    grid = _grid((ny, nx))
     (rows, columns), (height, width) = grid.blocks, grid.width
     along = zip(grid.blocks, grid.width, grid.step, grid.start, strict=True)
     read = tuple(slice(first, first + (b * w - 1) * s + 1, s) for b, w, s, first in along)
-    pixels = frame[read].astype(np.float64, order="C")
+    pixels = frames[(..., *read)].astype(np.float64, order="C")
     with np.errstate(over="ignore", invalid="ignore"):
-        lines = pixels.reshape(rows, height, columns * width).sum(axis=1)
-        sums = lines.reshape(rows * columns, width).sum(axis=1)
+        lines = pixels.reshape(*stack, rows, height, columns * width).sum(axis=-2)
+        sums = lines.reshape(*stack, rows * columns, width).sum(axis=-1)
     return sums / (height * width)
 
 

@@ -20,7 +20,7 @@ from napari_gpu_denoise.opencl.memory import borrow, device_errors
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
-from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frames
 from napari_gpu_denoise.run.flow.tile_flow import frame_budget, frames_at_once
 from napari_gpu_denoise.run.flow.transfer import read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Stages, Work
@@ -247,13 +247,13 @@ class FrameStream:
             planes = [work.source.frame(0, video, c) for c in range(host.shape[0])]
             noise, filter = self._noise_of(frame, video), self._job.filter
             # Of what is uploaded: the pixels of the frame may be others by then.
-            given = list(host[:, k]), noise[0], Levels(0, 1.0), filter
-            make = partial(note_frame, *given, models=noise[1])
+            given = host[:, k : k + 1], [noise], Levels(0, 1.0), filter
+            make = partial(note_frames, *given)
             if self._note_thread is not None:
                 make = self._note_thread.submit(make).result
             pending.append(make)
             corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
-        notes = [note() for note in pending]
+        notes = [note for (note,) in (noted() for noted in pending)]
         for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
             if note.empty and noisy:
                 self._held[first + k].constant[video] = levels

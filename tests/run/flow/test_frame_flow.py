@@ -18,7 +18,7 @@ from napari_gpu_denoise.image.levels import Levels
 from napari_gpu_denoise.opencl.memory import Arena, borrow, release_memory
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
-from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frame
+from napari_gpu_denoise.run.flow.frame_flow import FrameFlow, note_frames
 from napari_gpu_denoise.run.flow.work import Stages
 from scenes import bytes_per_pixel, noisy
 
@@ -35,7 +35,8 @@ def flow_over(stack, settings, held, arena, batch, **options):
         notes = []
         for k in range(min(host.shape[1], len(stack) - t)):
             host[0, k, 0] = stack[t + k]
-            notes.append(note_frame([stack[t + k][None]], np.array([20.0]), work.levels, VBM3D()))
+            noise = [(np.array([20.0]), np.zeros(1, np.int32))]
+            notes += note_frames([stack[t + k][None, None]], noise, work.levels, VBM3D())
         return notes
 
     def write(t, values, clipped):
@@ -144,7 +145,9 @@ def note_of(*planes, sigma=12.0, levels=LEVELS, brightness=True, whole=False) ->
     """Return the note of a frame of these channels."""
     sigma = np.broadcast_to(sigma, sum(map(len, planes)))
     compared = SimpleNamespace(compares_brightness=brightness, whole_volumes=whole)
-    return note_frame(list(planes), sigma, levels, compared)
+    noise = [(sigma, np.zeros(len(planes), np.int32))]
+    (note,) = note_frames([plane[None] for plane in planes], noise, levels, compared)
+    return note
 
 
 @pytest.mark.parametrize("brightness", [False, True])

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from napari_gpu_denoise.image.threads import in_threads
 from napari_gpu_denoise.noise.sampling import PlaneReader, spread
 
 _BLOCK = 16  # pixels along y and x
@@ -96,13 +95,17 @@ class _Blocks(NamedTuple):
 
 
 def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks:
-    """Search the blocks of pairs of frames, reduced `by` times."""
-    found = in_threads(lambda pair: _found(pair[0], pair[1], by), pairs)
-    return _Blocks(*map(np.concatenate, zip(*found, strict=True)))
-
-
-def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
-    own, around = _windows(first, by), _windows(second, by)
+    """Search the blocks of pairs of frames, reduced `by` times, all at once: a call takes long."""
+    firsts, seconds = zip(*pairs, strict=True)
+    own, around = _windows(firsts, by), _windows(seconds, by)
+    # Turned by half, a frame has the same kind of structures in other places.
+    elsewhere = around[:, ::-1, ::-1, ::-1]
+    if min(seconds[0].shape) // by < _SIDE + _BLOCK:
+        # A single window along an axis lies at its start: turned, it is in the same place.
+        elsewhere = _windows([frame[::-1, ::-1] for frame in seconds], by)
+    largest = np.abs(around).max(axis=(1, 2, 3), initial=0)
+    least = np.repeat(_ROUNDING * largest**2, around.shape[1])
+    own, around, elsewhere = (a.reshape(-1, _SIDE, _SIDE) for a in (own, around, elsewhere))
     own = own[:, _REACH : _REACH + _BLOCK, _REACH : _REACH + _BLOCK]
     own = own - own.mean(axis=(1, 2), keepdims=True)
     variance, spectrum = np.mean(own**2, axis=(1, 2)), _spectra(own / _BLOCK**2).conj()
@@ -110,12 +113,6 @@ def _found(first: np.ndarray, second: np.ndarray, by: int) -> _Blocks:
     dy, dx = np.divmod(left.argmin(axis=1), _SPAN)
     best = sliding_window_view(around, (_BLOCK, _BLOCK), (1, 2))[np.arange(len(own)), dy, dx]
     moved = np.maximum(abs(dy - _REACH), abs(dx - _REACH))
-    # Turned by half, a frame has the same kind of structures in other places.
-    elsewhere = around[::-1, ::-1, ::-1]
-    if min(second.shape) // by < _SIDE + _BLOCK:
-        # A single window along an axis lies at its start: turned, it is in the same place.
-        elsewhere = _windows(second[::-1, ::-1], by)
-    least = _ROUNDING * np.max(np.abs(around), initial=0) ** 2
     variance, left = (np.where(a < least, 0, a) for a in (variance, left.min(axis=1)))
     found = variance, left, moved, own, best, spectrum, elsewhere
     # Padding, blank frames: nothing is found again there.
@@ -128,24 +125,28 @@ def _differences(windows: np.ndarray, spectrum: np.ndarray, variance: np.ndarray
     return variance[:, None, None] + _variances(windows) - 2 * shared.real
 
 
-def _windows(frame: np.ndarray, by: int) -> np.ndarray:
-    """Return the pixels in which blocks are searched, reduced `by` times, less their mean."""
-    starts = []
-    for length in frame.shape:
+def _windows(frames: Sequence[np.ndarray], by: int) -> np.ndarray:
+    """Return the pixels in which blocks are searched, reduced `by` times, less their mean.
+
+    They are of shape (frames, n, _SIDE, _SIDE).
+    """
+    starts, shape = [], frames[0].shape
+    for length in shape:
         most = length // by - _SIDE
         if most < 0:
-            return np.zeros((0, _SIDE, _SIDE), np.float32)
+            return np.zeros((len(frames), 0, _SIDE, _SIDE), np.float32)
         count = min(_MOST_BLOCKS, most // _BLOCK + 1)
         starts.append(np.linspace(0, most, count).round().astype(int))
     # All of a small frame is less than what windows share.
-    small = frame.size < 2 * len(starts[0]) * len(starts[1]) * (_SIDE * by) ** 2
+    small = math.prod(shape) < 2 * len(starts[0]) * len(starts[1]) * (_SIDE * by) ** 2
     first, then = (by, 1) if small else (1, by)
-    side, starts = _SIDE * then, [each * then for each in starts]
-    cut = sliding_window_view(_reduced(frame, first), (side, side))[np.ix_(*starts)]
-    pixels = _reduced(cut.reshape(-1, side, side), then).astype(np.float32, copy=False)
+    side, places = _SIDE * then, np.ix_(*(each * then for each in starts))
+    cut = [sliding_window_view(_reduced(each, first), (side, side))[places] for each in frames]
+    pixels = _reduced(np.array(cut), then).astype(np.float32, copy=False)
     if not np.isfinite(pixels.sum()):
         np.nan_to_num(pixels, copy=False, posinf=0, neginf=0)
-    return pixels - pixels.mean(axis=(1, 2), keepdims=True)
+    pixels = pixels.reshape(len(frames), -1, _SIDE, _SIDE)
+    return pixels - pixels.mean(axis=(2, 3), keepdims=True)
 
 
 def _reduced(images: np.ndarray, by: int) -> np.ndarray:

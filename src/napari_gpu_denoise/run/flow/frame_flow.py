@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,7 +28,12 @@ from napari_gpu_denoise.run.flow.tile_flow import (
     smallest_tile,
     spatial_tiles,
 )
-from napari_gpu_denoise.run.flow.transfer import Transfer, read_frames, write_frames
+from napari_gpu_denoise.run.flow.transfer import (
+    Transfer,
+    frame_blocks,
+    read_frames,
+    write_frames,
+)
 from napari_gpu_denoise.run.flow.work import InFlight, Queues, Stages, Work, runs
 from napari_gpu_denoise.run.progress import SILENT, Progress
 
@@ -37,35 +42,41 @@ _MOST_ROWS = 16  # of a plane, by which frames are told apart
 _TELLING = 256  # block means tell frames apart if there are so many
 
 
-def note_frame(
-    planes: list[np.ndarray],
-    sigma: np.ndarray,
+def note_frames(
+    planes: Sequence[np.ndarray],
+    noise: Sequence[tuple[np.ndarray, np.ndarray]],
     levels: Levels,
     filter: Filter,
-    **known: Any,
-) -> FrameNote:
-    """Measure a whole frame, given as one array (nz, ny, nx) of grey levels per channel.
+    first_slice: int = 0,
+) -> list[FrameNote]:
+    """Measure whole frames of a video, given as one array (n, nz, ny, nx) of grey levels a channel.
 
-    `levels` maps grey levels to pixels, `sigma` is in units of pixels, of shape (channels * nz,);
-    `known` is what else is noted. The filter says what it compares.
+    `levels` maps grey levels to pixels; `noise` has for each frame sigma in units of pixels, of
+    shape (channels * nz,), and the model of each channel. The filter says what it compares. All
+    frames are measured at once: each call of NumPy may wait for other threads.
     """
-    slices = planes[0].shape[0]
+    slices = planes[0].shape[1]
     if slices > 1 and not filter.whole_volumes:
         # What is known about a volume must not depend on which of its slices are in memory.
-        return FrameNote(sigma, **known)
-    if all(map(_is_constant, planes)):
-        # A dropped frame, of one grey level: there is nothing to filter.
-        return FrameNote(np.zeros(np.shape(sigma)), **known)
+        return [FrameNote(sigma, None, 1.0, first_slice, models) for sigma, models in noise]
+    # A dropped frame, of one grey level: there is nothing to filter.
+    empty = np.logical_and.reduce([_constant(each) for each in planes])
     read = [slices * k // min(slices, _MOST_SLICES) for k in range(min(slices, _MOST_SLICES))]
-    if not filter.compares_brightness:
-        return FrameNote(sigma, digest=_digest(planes, read), **known)
-    means = np.array([np.mean([block_means(plane[z]) for z in read], axis=0) for plane in planes])
-    told = means.shape[1] >= _TELLING and bool((means != means[:, :1]).any())
-    # That they agree by chance is out of the question: each averages at least 16 noisy pixels.
-    digest = means.tobytes() if told else _digest(planes, read)
-    means = (means - float(levels.offset)) / levels.scale
-    pixels = len(read) * block_pixels(planes[0].shape[-2:])
-    return FrameNote(sigma, means, pixels, digest=digest, **known)
+    means, told, pixels = None, np.zeros(len(empty), bool), 1.0
+    if filter.compares_brightness:
+        each = [np.mean([block_means(plane[:, z]) for z in read], axis=0) for plane in planes]
+        means, pixels = np.stack(each, 1), len(read) * block_pixels(planes[0].shape[-2:])
+        # That they agree by chance is out of the question: each averages at least 16 noisy pixels.
+        told = (means != means[..., :1]).any(axis=(1, 2)) & (means.shape[-1] >= _TELLING)
+    notes = []
+    for k, (sigma, models) in enumerate(noise):
+        if empty[k]:
+            notes.append(FrameNote(np.zeros(np.shape(sigma)), None, 1.0, first_slice, models))
+            continue
+        own = None if means is None else (means[k] - float(levels.offset)) / levels.scale
+        digest = means[k].tobytes() if told[k] else _digest([plane[k] for plane in planes], read)
+        notes.append(FrameNote(sigma, own, pixels, first_slice, models, digest))
+    return notes
 
 
 def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
@@ -80,11 +91,15 @@ def _digest(planes: list[np.ndarray], slices: list[int]) -> bytes | None:
     return digest.digest()
 
 
-def _is_constant(plane: np.ndarray) -> bool:
-    first = plane[0, 0, 0]
+def _constant(plane: np.ndarray) -> np.ndarray:
+    """Return which frames of a channel, (n, nz, ny, nx), are of one grey level."""
+    first = plane[:, :1, :1, :1]
     # A few pixels nearly always suffice.
-    few = plane[:, :: max(1, plane.shape[1] // 8), :: max(1, plane.shape[2] // 8)]
-    return bool(np.all(few == first)) and bool(np.all(plane == first))
+    few = plane[:, :, :: max(1, plane.shape[2] // 8), :: max(1, plane.shape[3] // 8)]
+    found = (few == first).all(axis=(1, 2, 3))
+    for k in np.flatnonzero(found):
+        found[k] = np.all(plane[k] == first[k])
+    return found
 
 
 @dataclass
@@ -358,19 +373,22 @@ class ArrayFrameFlow:
     def _read(self, tile: Tile, end: int, t: int, host: np.ndarray) -> list[FrameNote]:
         stop = min(t + host.shape[1], end)
         keys = [(tile.sequence, number) for number in range(t, stop)]
-        new = [key for key in keys if key not in self._notes]
-        # In this thread: short operations of NumPy in several of them wait for each other.
-        self._notes |= {key: self._note(key) for key in new}
+        if new := [key for key in keys if key not in self._notes]:
+            # In this thread: short operations of NumPy in several of them wait for each other.
+            self._notes |= zip(new, self._noted(*new[0], new[-1][1] + 1), strict=True)
         read_frames(self.work, tile, t, stop, host)
         return [self._notes[key] for key in keys]
 
-    def _note(self, key: tuple[int, int]) -> FrameNote:
-        # Of the whole frame, whatever part of it is read: all parts have to agree.
-        work = self.work
-        planes = [work.source.frame(*key, c) for c in range(work.source.joined)]
-        sigma, models = work.sigma.of_frame(*key, work.levels.scale)
-        known = {"first_slice": work.source.origin[1], "models": models}
-        return note_frame(planes, sigma, work.levels, work.filter, **known)
+    def _noted(self, sequence: int, start: int, stop: int) -> Iterator[FrameNote]:
+        """Yield the notes of the frames of some times, which follow each other."""
+        # Of whole frames, whatever part of them is read: all parts have to agree.
+        work, source = self.work, self.work.source
+        blocks = (frame_blocks(source, sequence, start, stop, c) for c in range(source.joined))
+        for channels in zip(*blocks, strict=True):
+            planes, first = [block for _, block in channels], start + channels[0][0]
+            times = range(first, first + len(planes[0]))
+            noise = [work.sigma.of_frame(sequence, t, work.levels.scale) for t in times]
+            yield from note_frames(planes, noise, work.levels, work.filter, source.origin[1])
 
     def _write(self, tile: Tile, t: int, values: np.ndarray, clipped: np.ndarray | None) -> None:
         work, source, out, kept = self.work, self.work.source, self.work.out, self.work.kept(tile)
