@@ -62,20 +62,22 @@ def note_frames(
     # A dropped frame, of one grey level: there is nothing to filter.
     empty = np.logical_and.reduce([_constant(each) for each in planes])
     read = [slices * k // min(slices, _MOST_SLICES) for k in range(min(slices, _MOST_SLICES))]
-    means, told, pixels = None, np.zeros(len(empty), bool), 1.0
+    means, pixels = [None] * len(empty), 1.0
+    digests: list[bytes | None] = [None] * len(empty)
     if filter.compares_brightness:
         each = [np.mean([block_means(plane[:, z]) for z in read], axis=0) for plane in planes]
-        means, pixels = np.stack(each, 1), len(read) * block_pixels(planes[0].shape[-2:])
+        found, pixels = np.stack(each, 1), len(read) * block_pixels(planes[0].shape[-2:])
         # That they agree by chance is out of the question: each averages at least 16 noisy pixels.
-        told = (means != means[..., :1]).any(axis=(1, 2)) & (means.shape[-1] >= _TELLING)
+        told = (found != found[..., :1]).any(axis=(1, 2)) & (found.shape[-1] >= _TELLING)
+        digests = [row.tobytes() if is_told else None for row, is_told in zip(found, told, strict=True)]
+        means = (found - float(levels.offset)) / levels.scale
     notes = []
     for k, (sigma, models) in enumerate(noise):
-        if empty[k]:
-            notes.append(FrameNote(np.zeros(np.shape(sigma)), None, 1.0, first_slice, models))
-            continue
-        own = None if means is None else (means[k] - float(levels.offset)) / levels.scale
-        digest = means[k].tobytes() if told[k] else _digest([plane[k] for plane in planes], read)
-        notes.append(FrameNote(sigma, own, pixels, first_slice, models, digest))
+        note = FrameNote(np.zeros(np.shape(sigma)), None, 1.0, first_slice, models)
+        if not empty[k]:
+            digest = digests[k] or _digest([plane[k] for plane in planes], read)
+            note = replace(note, sigma=sigma, means=means[k], block_pixels=pixels, digest=digest)
+        notes.append(note)
     return notes
 
 
