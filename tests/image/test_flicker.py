@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from napari_gpu_denoise.image.flicker import (
-    block_means,
-    block_pixels,
-    brightness_changes,
-)
+from napari_gpu_denoise.image import flicker
+from napari_gpu_denoise.image.flicker import block_means, block_pixels, brightness_changes
 
 IDENTITY = (1.0, 0.0)
 SHAPE = (270, 480)
@@ -104,6 +101,8 @@ def test_blocks_of_any_type_and_layout(dtype):
     assert expected.shape == (256,) and expected.dtype == np.float64
     np.testing.assert_allclose(block_means(frame), expected, rtol=1e-12)
     np.testing.assert_allclose(block_means(np.asfortranarray(frame)), expected, rtol=1e-12)
+    several = block_means(np.stack([frame, frame[::-1]]))
+    np.testing.assert_array_equal(several, [block_means(frame), block_means(frame[::-1])])
     np.testing.assert_array_equal(colour, kept)
 
 
@@ -236,6 +235,20 @@ def test_random_blocks_never_give_what_is_not_a_change():
             after = rng.choice([0, 1, -2, rng.normal()], count) * scale
             gain, offset = change_between(before, after, rng.choice([0.0, scale, 1e308]))
             assert 0.2 <= gain <= 5 and math.isfinite(offset)
+
+
+@pytest.mark.parametrize("contrast", [0.0, 0.5, 1.5, 3.0, 30.0])
+def test_frames_that_differ_by_noise_alone_are_told_at_once(contrast, monkeypatch):
+    fitted, fit = [], flicker._robust_lines
+    monkeypatch.setattr(
+        flicker, "_robust_lines", lambda *given: fitted.append(given) or fit(*given)
+    )
+    rng = np.random.default_rng(0)
+    scene = rng.normal(500, contrast, (200, 256))
+    pair = [scene + rng.normal(0, 1, scene.shape) for _ in range(2)]
+    found = brightness_changes(*pair, np.full(len(scene), math.sqrt(2)))
+    assert (found == IDENTITY).all()
+    assert sum(len(x) for x, *_ in fitted) <= 0.05 * len(scene)
 
 
 def test_pairs_measured_together_have_the_changes_of_each_alone():

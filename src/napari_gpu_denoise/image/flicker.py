@@ -22,7 +22,7 @@ _CANDIDATES = 64  # lines through two blocks; the best one starts the fit
 _WIDTHS = (2.0, 2.0, 1.5, 1.5, 1.5)  # of the bisquare weights, round by round, in reaches
 _KEPT = 0.815  # of the noise variance, with those weights
 
-_CHANCE = 12.0  # chi-squared, two degrees of freedom, up to which the identity is accepted
+_CHANCE = 8.0  # chi-squared, two degrees of freedom, up to which the identity is accepted
 _AGREE = 3.0  # standard deviations within which a block agrees with a line
 _TOLERANCE = 0.01  # of the contrast of the blocks: what gain and offset leave unexplained
 _SHARE = 0.15  # of the differences between the frames: likewise, for slight motion
@@ -140,7 +140,10 @@ def _changes(before: np.ndarray, after: np.ndarray, noise: np.ndarray) -> np.nda
 def _by_chance(x: np.ndarray, d: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """Return a mask of pairs whose mean and slope of differences may be noise alone."""
     shift, slope, spread = d.sum(axis=1), (x * d).sum(axis=1), (x * x).sum(axis=1)
-    return shift**2 / x.shape[1] + slope**2 / spread < _CHANCE * noise**2
+    # The noise of x itself makes a slope; where it is most of the contrast, there is none to tell.
+    own = 0.5 * x.shape[1] * noise**2
+    sloped = np.where(spread > 2 * own, (slope + own) ** 2 / spread, 0.0)
+    return shift**2 / x.shape[1] + sloped < _CHANCE * noise**2
 
 
 def _robust_lines(x: np.ndarray, y: np.ndarray, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -69,7 +69,9 @@ def note_frames(
         found, pixels = np.stack(each, 1), len(read) * block_pixels(planes[0].shape[-2:])
         # That they agree by chance is out of the question: each averages at least 16 noisy pixels.
         told = (found != found[..., :1]).any(axis=(1, 2)) & (found.shape[-1] >= _TELLING)
-        digests = [row.tobytes() if is_told else None for row, is_told in zip(found, told, strict=True)]
+        digests = [
+            row.tobytes() if is_told else None for row, is_told in zip(found, told, strict=True)
+        ]
         means = (found - float(levels.offset)) / levels.scale
     notes = []
     for k, (sigma, models) in enumerate(noise):
