@@ -13,7 +13,6 @@ from napari_gpu_denoise._napari.layers.regions import (
     in_view,
     part_of,
     region_shown,
-    without_alpha,
 )
 from napari_gpu_denoise.errors import LayerError
 
@@ -40,16 +39,16 @@ def drawn_in(layer, axes, shapes, dims=ORIGIN, **given):
 
 
 def test_a_part_in_words_and_code():
-    part = part_of("TCYX", ARRAY.shape)
+    part = part_of("TCYX", Image(ARRAY))
     assert (part.axes, part.place, part.code) == ("TCYX", "", "")
     assert_array_equal(LazyArray(ARRAY, part=part.index)[...], ARRAY)
-    part = part_of("TCYX", ARRAY.shape, {1: 2, 0: 3, 2: (4, 10), 3: (0, 30)})
+    part = part_of("TCYX", Image(ARRAY), {1: 2, 0: 3, 2: (4, 10), 3: (0, 30)})
     assert part.axes == "YX"
     assert part.place == "time point 3, channel 2, rows 4 to 9, columns 0 to 29"
     assert part.code == "[3, 2, 4:10]"
     assert_array_equal(ARRAY[3, 2, 4:10], LazyArray(ARRAY, part=part.index)[:])
     # Alpha is left out.
-    part = without_alpha(part_of("YXS", (8, 9, 4)), (8, 9, 4))
+    part = part_of("YXS", Image(np.zeros((8, 9, 4), np.uint8), rgb=True))
     assert part.code == "[:, :, 0:3]"
     assert LazyArray(np.zeros((8, 9, 4)), part=part.index).shape == (8, 9, 3)
 

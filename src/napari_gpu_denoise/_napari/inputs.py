@@ -320,7 +320,6 @@ class RegionInput(QWidget):
         parts.stack(QVBoxLayout(self), (self.box, self._drawn), spacing=4)
         self._drawn.hide()
         self.box.currentIndexChanged.connect(self._choose)
-        self.shapes.chosen.connect(self.moved)
 
     def region(self) -> RegionChoice:
         """Return the choice."""
@@ -333,22 +332,23 @@ class RegionInput(QWidget):
         self.shapes.offer({each: each.name for each in lasting})
 
     def events(self) -> list[tuple[Any, Any]]:
-        """Return the events of the viewer and of the Shapes layer that move the region."""
+        """Return the events that move the region: of the viewer, or else of the Shapes layer."""
         camera, dims = docks.camera_of(self._viewer).events, self._viewer.dims.events
-        views = (camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order)
-        found = [(event, self._on_view) for event in views]
-        if (shapes := self.shapes.layer()) is not None:
-            found += [(getattr(shapes.events, name), self.moved) for name in source.MOVES]
-            found.append((shapes.selected_data.events.items_changed, self.moved))
-        return found
+        moves = [camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order]
+        if self.box.currentData() in _DRAWN:
+            shapes, moves = self.shapes.layer(), []
+            if shapes is not None:
+                moves = [getattr(shapes.events, name) for name in source.MOVES]
+                moves.append(shapes.selected_data.events.items_changed)
+        return [(event, self._on_moved) for event in moves]
 
     def draw(self, layer: Layer | None) -> None:
         """Start drawing on a Shapes layer for a layer; add it if there is none."""
         if layer is None:
             return
         name = f"region of {layer.name}"
-        named = [shapes for shapes in self._viewer.layers if shapes.name == name]
-        shapes = next((each for each in named if isinstance(each, Shapes)), None)
+        drawn = (each for each in self._viewer.layers if isinstance(each, Shapes))
+        shapes = next((each for each in drawn if each.name == name), None)
         if shapes is None:
             shapes = source.shapes_on(layer, name, 1 / 200, face_color="transparent")
             self._viewer.layers.append(shapes)
@@ -357,14 +357,8 @@ class RegionInput(QWidget):
         self._viewer.layers.selection.active = shapes
         shapes.mode = "add_rectangle"
 
-    def moved(self, event: object = None) -> None:
-        """Tell that a drawn region has changed, if it is chosen."""
-        if self.box.currentData() in _DRAWN:
-            self.changed.emit()
-
-    def _on_view(self, event: object = None) -> None:
-        if self.box.currentData() == VIEW:
-            self.changed.emit()
+    def _on_moved(self, event: object = None) -> None:
+        self.changed.emit()
 
     def _choose(self, _: int) -> None:
         self.refresh()

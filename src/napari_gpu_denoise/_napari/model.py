@@ -102,7 +102,7 @@ class RegionChoice:
     def part(self, layer: Image, axes: str, dims: Dims) -> Part:
         """Return the part of a layer that this is; raises `LayerError` if there is none."""
         if self.whole:
-            return part_of(axes, finest(layer).shape)
+            return part_of(axes, layer)
         if self.kind == VIEW:
             return in_view(layer, axes, dims)
         return in_rectangle(layer, axes, dims, self.shapes, one_plane=self.flat)

@@ -11,8 +11,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
-from napari_gpu_denoise._napari.layers import provenance, source
-from napari_gpu_denoise._napari.layers.regions import part_of, without_alpha
+from napari_gpu_denoise._napari.layers import provenance, regions, source
 from napari_gpu_denoise._napari.layers.results import shines_through
 from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
@@ -71,23 +70,18 @@ class Resolved:
         """What is to be done: what a panel says holds as long as this is the same."""
         return tuple(each.key for each in self.requests)
 
-    @property
-    def remark(self) -> str:
-        """What is odd about the settings, in a sentence; empty for nothing."""
-        for each in self.requests:
-            dtype, given = np.dtype(each.source.data.dtype), each.run.sigma
-            sigma = 0.0 if given is None or callable(given) else np.max(given)
-            if dtype.kind in "iu" and sigma > np.iinfo(dtype).max:
-                return "Sigma is larger than any grey level: hardly anything will be left. "
-        return ""
-
     def expected(self, devices: Sequence[Device]) -> str:
-        """Return how long the runs take, in a sentence."""
+        """Return how long the runs take, in a sentence, after one on what is odd about them."""
+        remark = ""
+        for each in self.requests:
+            dtype, sigma = np.dtype(each.source.data.dtype), np.max(each.run.sigma or 0.0)
+            if dtype.kind in "iu" and sigma > np.iinfo(dtype).max:
+                remark = "Sigma is larger than any grey level: hardly anything will be left. "
         seconds = sum(seconds_on(each.run.filter, each.pixels, devices) for each in self.requests)
         kinds = {each.run.filter.name for each in self.requests}
         first = any(not was_used(device, name) for device in devices for name in kinds)
         compiling = " First run on this device: compiling, once." if first else ""
-        return f"{self.remark}Takes {time_in_words(seconds)}.{compiling}"
+        return f"{remark}Takes {time_in_words(seconds)}.{compiling}"
 
 
 def resolve(model: PanelModel, dims: Dims) -> Resolved | Problem:
@@ -182,9 +176,8 @@ def measurement(
     first. Raises `DenoiseError` if it does not fit.
     """
     taken, axes = source.capture(layer), axes_for(model, layer, dims)
-    shape, region = tuple(taken.data.shape), model.region
-    part = part_of(axes, shape) if whole else region.part(layer, axes, dims)
-    part = without_alpha(part, shape) if taken.alpha else part
+    region = model.region
+    part = regions.part_of(axes, layer) if whole else region.part(layer, axes, dims)
     memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
     flat = region.flat and not whole
     return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)

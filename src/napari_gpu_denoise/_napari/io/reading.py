@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from napari.utils.colormaps import CYMRGB, MAGENTA_GREEN
 
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.arrays import as_dask
@@ -26,8 +26,6 @@ LayerData = tuple[Any, dict[str, Any], str]
 
 _COLOURS = (2, 6)  # RGB and YCbCr, photometric interpretations of a TIFF
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
-# Where a file names no colours, as napari has them.
-_TWO, _MORE = ("magenta", "green"), ("cyan", "yellow", "magenta", "red", "green", "blue")
 
 
 def get_reader(path: str | list[str]) -> Callable[[str], list[LayerData]] | None:
@@ -96,7 +94,8 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
     place = provenance.placing(picture, left)
     channels = [*picture.pixel_metadata.channels, *[Channel()] * count][:count]
-    colours = _colours_of(channels)
+    # Where a file names no colours.
+    usual = {1: ["gray"], 2: MAGENTA_GREEN}.get(count, CYMRGB)
     for number, channel in enumerate(channels):
         data = levels
         if split is not None:
@@ -125,7 +124,12 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             **place,
         }
         if not rgb:
-            attributes |= _looks(channel, colours[number], count)
+            told = channel.colour.replace("#ffffff", "gray")
+            attributes["colormap"] = told or usual[number % len(usual)]
+            if count > 1:
+                attributes["blending"] = "additive"
+            if channel.limits is not None and all(map(math.isfinite, channel.limits)):
+                attributes["contrast_limits"] = tuple(map(float, channel.limits))
         yield data if len(levels) > 1 else data[0], attributes, "image"
 
 
@@ -142,20 +146,3 @@ def _made(history: Sequence[dict], channel: int) -> dict[str, Any]:
         return {}
     *earlier, last = found
     return {provenance.METADATA_KEY: {**last, provenance.HISTORY: earlier} if earlier else last}
-
-
-def _colours_of(channels: list[Channel]) -> list[str]:
-    """Return the colours of channels; grey for white, or for one channel without a colour."""
-    usual = {1: ("gray",), 2: _TWO}.get(len(channels), _MORE)
-    told = [each.colour.replace("#ffffff", "gray") for each in channels]
-    return [known or usual[k % len(usual)] for k, known in enumerate(told)]
-
-
-def _looks(channel: Channel, colour: str, count: int) -> dict[str, Any]:
-    """Return how a channel is drawn, beside `count` others."""
-    found: dict[str, Any] = {"colormap": colour}
-    if count > 1:
-        found["blending"] = "additive"
-    if channel.limits is not None and all(map(math.isfinite, channel.limits)):
-        found["contrast_limits"] = tuple(np.asarray(channel.limits, float).tolist())
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -40,7 +39,7 @@ _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 class Pixels:
     """A layer to write: its data at the finest level, and their metadata.
 
-    `data` are in memory, or a dask array. `record` says how they were made, if that is known.
+    `data` are in memory, or a dask array. `record` says how they were made; empty if nothing does.
     """
 
     name: str
@@ -48,7 +47,7 @@ class Pixels:
     axes: str
     attributes: dict[str, Any] = field(repr=False)
     origin: provenance.Origin | None
-    record: dict[str, Any] | None
+    record: dict[str, Any]
 
     @property
     def rgb(self) -> bool:
@@ -170,7 +169,7 @@ def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:
     if dtype.kind == "b":
         data = data.view(np.uint8)
     metadata = attributes.get("metadata", {})
-    record = metadata.get(provenance.METADATA_KEY)
+    record = provenance.record_in(metadata)
     try:  # what a file says may be anything
         axes = check_axes(record["axes"] or "", data.shape)
     except (LookupError, TypeError, DenoiseError):
@@ -313,19 +312,10 @@ def _new_records(whole: list[Pixels], like: ImageFile) -> list[dict]:
 
     With several layers each record says which channel it is of.
     """
-    known = {_key({**each, "channel": None}) for each in like.history}
-    found: dict[str, dict] = {}
+    found = []
     for number, one in enumerate(whole):
-        if not isinstance(one.record, dict):
-            continue
         place = number if one.place < 0 else one.place
-        for record in provenance.runs_in(one.record):
-            told = {**record, "channel": place} if len(whole) > 1 else record
-            if _key({**told, "channel": None}) not in known:
-                found.setdefault(_key(told), told)
-    return list(found.values())
-
-
-def _key(record: dict) -> str:
-    """Return a text that equal records have, of which a file may hold thousands."""
-    return json.dumps(record, sort_keys=True, default=repr)
+        known = sum(each.get("channel", place) == place for each in like.history)
+        for record in provenance.runs_in(one.record)[known:]:
+            found.append({**record, "channel": place} if len(whole) > 1 else record)
+    return found
