@@ -31,6 +31,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
     first_origin,
     is_temporary,
     record_of,
+    runs_in,
 )
 from napari_gpu_denoise.errors import LayerError, OutputError
 from zarr_stores import write_store
@@ -294,17 +295,19 @@ def test_a_run_is_saved_as_the_command_line_writes_it(
             assert record[name] == theirs.history[-1][name], name
 
 
-def test_records_go_along_and_are_not_written_twice(viewer, open_panel, run, tmp_path):
-    path, first, second = (tmp_path / f"{name}.tif" for name in ("in", "first", "second"))
-    tifffile.imwrite(path, noise(40, 48), metadata={"axes": "YX"})
-    gd.run_batch(path, gd.NLMeans(), 8, output=first)
-    (layer,) = viewer.open(str(first), plugin=PLUGIN)
-    assert layer.metadata[METADATA_KEY]["filter"] == "nl_means"
-    panel = open_panel()
-    type_sigma(panel, "3")
-    run(panel)
-    write_images(str(second), [viewer.layers[-1].as_layer_data_tuple()])
-    assert [record["sigma"] for record in gd.read(second).history] == [[8.0], [3.0]]
+def test_records_go_along_and_are_not_written_twice(five_d, tmp_path):
+    first, second = tmp_path / "first.ome.tif", tmp_path / "second.ome.tif"
+    like = gd.read(five_d)
+    gd.write(first, like.data, like, [{"n": 0}, {"n": 1, "channel": 1}])
+    given = layers_of(first)
+    for number, (_, attributes, _) in enumerate(given):
+        *earlier, last = runs_in(attributes["metadata"][METADATA_KEY])
+        assert last["n"] == number and len(earlier) == number
+        made = {"n": number + 2, "history": [*earlier, last]}
+        attributes["metadata"] = {**attributes["metadata"], METADATA_KEY: made}
+    write_images(str(second), given)
+    known = [{"n": 0}, *({"n": n, "channel": c} for n, c in ((1, 1), (2, 0), (3, 1)))]
+    assert list(gd.read(second).history) == known
 
 
 # --- layers as files ------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from napari_gpu_denoise._napari.model import (
     MEASURED,
     RECTANGLE,
     TYPED,
+    VIEW,
     NoiseChoice,
     Options,
     PanelModel,
@@ -152,10 +153,15 @@ def test_names_are_short_and_how_a_result_was_made_is_told_beside(viewer):
     (request,) = found.requests
     assert request.name == "red BM3D" and found.what == "rectangle"
     assert request.cut == {"rows": slice(4, 17), "columns": slice(5, 21)}
-    place = {"rows": [4, 17], "columns": [5, 21]}
+    place = {"frame": 2, "rows": [4, 17], "columns": [5, 21]}
     made = result_of(red, settings=settings.as_dict(), sigma_factor=1.41, **place)
-    assert describe(made) == "BM3D: profile fast, strength 1.41, rows 4 to 16, columns 5 to 20"
+    told = "BM3D: profile fast, strength 1.41, frame 2, rows 4 to 16, columns 5 to 20"
+    assert describe(made) == told
     assert describe(red) == ""
+    red.corner_pixels = np.array([[3, -4], [12, 20]])
+    found = resolved(viewer, red, region=RegionChoice(VIEW))
+    assert found.what == "view"
+    assert found.requests[0].cut == {"rows": slice(3, 13), "columns": slice(0, 21)}
 
 
 def test_a_result_that_the_user_named_is_known(viewer):
@@ -180,6 +186,8 @@ def test_places_and_layers_in_words(viewer):
     assert resolved(viewer, stack, axes="ZYX", options=alone).what == ""
     pair = viewer.layers["red"], viewer.layers["green"]
     assert resolved(viewer, *pair).what == "2 layers"
+    several = resolved(viewer, stack, *pair, axes="TYX").requests
+    assert [each.axes for each in several] == ["TYX", "YX", "YX"]
     viewer.dims.ndisplay = 3
     problem = resolved(viewer, stack, axes="TYX", options=alone)
     assert "does not show a single frame" in str(problem.error)

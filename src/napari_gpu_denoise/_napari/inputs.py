@@ -106,8 +106,7 @@ class LayerInput(LayerChoice):
 
     def choose(self, *layers: Layer) -> None:
         """Choose layers; if one is not there, or cannot be filtered, nothing changes."""
-        there = self.listed()
-        if layers and all(each in there and resolve.is_usable(each) for each in layers):
+        if layers and set(layers) <= set(self._usable()):
             self._show(layers)
 
     def follow_selection(self, event: object = None) -> None:
@@ -119,14 +118,15 @@ class LayerInput(LayerChoice):
 
     def refresh(self, event: object = None) -> None:
         """Follow the viewer's layers and their selection; the choice stays while it is there."""
-        there = self.listed()
-        stays = bool(self._last) and all(each in there for each in self._last)
-        usable = (each for each in there if resolve.is_usable(each))
-        self._show(self._last if stays else self.wanted() or tuple(usable)[:1])
+        stays = bool(self._last) and set(self._last) <= set(self.listed())
+        self._show(self._last if stays else self.wanted() or tuple(self._usable()[:1]))
 
     def listed(self) -> list[Layer]:
         """Return the layers in the list, topmost first, as in the layer list beside it."""
         return [each for each in self._viewer.layers if not provenance.is_temporary(each)][::-1]
+
+    def _usable(self) -> list[Layer]:
+        return [each for each in self.listed() if source.reason_unusable(each) is None]
 
     def wanted(self) -> tuple[Layer, ...]:
         """Return the layers to choose by the viewer's selection."""

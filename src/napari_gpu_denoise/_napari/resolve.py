@@ -74,8 +74,9 @@ class Resolved:
         """Return how long the runs take, in a sentence, after one on what is odd about them."""
         remark = ""
         for each in self.requests:
-            dtype, sigma = np.dtype(each.source.data.dtype), np.max(each.run.sigma or 0.0)
-            if dtype.kind in "iu" and sigma > np.iinfo(dtype).max:
+            sigma: Any = each.run.sigma
+            dtype = np.dtype(each.source.data.dtype)
+            if dtype.kind in "iu" and sigma and np.max(sigma) > np.iinfo(dtype).max:
                 remark = "Sigma is larger than any grey level: hardly anything will be left. "
         seconds = sum(seconds_on(each.run.filter, each.pixels, devices) for each in self.requests)
         kinds = {each.run.filter.name for each in self.requests}
@@ -205,11 +206,6 @@ def advise(request: NoiseRequest, progress: Progress) -> Advice:
 # --- layers -----------------------------------------------------------------------------------
 
 
-def is_usable(layer: Layer) -> bool:
-    """Return whether a layer can be filtered."""
-    return source.reason_unusable(layer) is None
-
-
 def inputs_of(selected: Iterable[Layer], layers: Iterable[Layer]) -> tuple[Image, ...]:
     """Return the images that selected layers stand for, in their order in the viewer.
 
@@ -217,26 +213,17 @@ def inputs_of(selected: Iterable[Layer], layers: Iterable[Layer]) -> tuple[Image
     """
     layers, selected = list(layers), list(selected)
     origins = [provenance.first_origin(each, layers) for each in selected]
-    return tuple(each for each in layers if each in origins and is_usable(each))
+    usable = (each for each in layers if source.reason_unusable(each) is None)
+    return tuple(each for each in usable if each in origins)
 
 
-def channels_of(layer: Layer | None, layers: Iterable[Layer]) -> tuple[Image, ...]:
+def channels_of(layer: Layer, layers: Iterable[Layer]) -> tuple[Image, ...]:
     """Return the layers that the file of a layer was opened as, such as one for each channel."""
     layers = list(layers)
-    if layer is None or not _is_input(layer, layers) or (path := source.file_of(layer)) is None:
-        return ()
-    shape = tuple(source.finest(layer).shape)
-    return tuple(
-        each
-        for each in layers
-        if _is_input(each, layers)
-        and source.file_of(each) == path
-        and tuple(source.finest(each).shape) == shape
-    )
-
-
-def _is_input(layer: Layer, layers: Sequence[Layer]) -> bool:
-    return is_usable(layer) and provenance.first_origin(layer, layers) == layer
+    path, inputs = source.file_of(layer), inputs_of(layers, layers)
+    alike = (each for each in inputs if source.file_of(each) == path is not None)
+    found = tuple(e for e in alike if source.finest(e).shape == source.finest(layer).shape)
+    return found if layer in found else ()
 
 
 def channels_in_words(layers: Sequence[Image]) -> str:

@@ -15,7 +15,7 @@ from napari_gpu_denoise._napari.batch.rows import Row
 from napari_gpu_denoise._napari.denoise.form import FilterChoice, without_image
 from napari_gpu_denoise._napari.denoise.options import RunOptions
 from napari_gpu_denoise._napari.model import PanelModel
-from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
+from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
 from napari_gpu_denoise.files.one_file import Options
@@ -109,11 +109,8 @@ class BatchForm(QtWidgets.QWidget):
         return os.path.join(folder, "") if os.path.splitext(folder)[1] else folder
 
     def key(self) -> Any:
-        """Return a key of the request, or None if the settings conflict."""
-        try:
-            return self.run(), self.folder(), self.existing.currentData()
-        except DenoiseError:
-            return None
+        """Return a key of the request; raises `DenoiseError` if it does not fit together."""
+        return self.run(), self.folder(), self.existing.currentData()
 
     def _choose_output(self) -> None:
         if name := self.ask_folder("Folder of the results"):

@@ -224,7 +224,7 @@ class FileList(QtWidgets.QTreeWidget):
             self.takeTopLevelItem(self.indexOfTopLevelItem(row))
         self.rows = [row for row in self.rows if row.treeWidget() is not None]
 
-    def row_of(self, path: Path) -> Row | None:
+    def row_of(self, path: Path) -> Any:
         """Return the row of a file, if it is in the list."""
         return next((row for row in self.rows if row.path == path), None)
 

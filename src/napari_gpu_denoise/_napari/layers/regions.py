@@ -37,7 +37,7 @@ def part_of(axes: str, layer: Image, places: dict[int, Any] | None = None) -> Pa
     Of RGBA it is the part without alpha.
     """
     shape = finest(layer).shape
-    colours = {len(shape) - 1: (0, 3)} if layer.rgb and shape[-1] == 4 else {}
+    colours = {len(shape) - 1: (0, 3)} if layer.rgb else {}
     places, index, words, code = {**colours, **(places or {})}, [], [], []
     for i, (letter, length) in enumerate(zip(axes, shape, strict=True)):
         place = places.get(i, (0, length))

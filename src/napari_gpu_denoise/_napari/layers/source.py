@@ -136,15 +136,10 @@ def no_layer() -> LayerError:
     )
 
 
-def capture(layer: Layer | None) -> Source:
-    """Return all of a layer that a run and its result need.
-
-    Raises `LayerError` if there is no layer, or it is not an image.
-    """
+def capture(layer: Image | None) -> Source:
+    """Return all of a layer that a run and its result need; raises `LayerError` without one."""
     if layer is None:
         raise no_layer()
-    if (reason := reason_unusable(layer)) is not None:
-        raise LayerError(reason)
     _, attributes, _ = layer.as_layer_data_tuple()
     kept = {key: attributes[key] for key in _INHERITED if key in attributes}
     if layer.rgb:
