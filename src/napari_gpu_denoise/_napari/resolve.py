@@ -274,14 +274,9 @@ def axes_for(model: PanelModel, layer: Image, dims: Dims) -> str:
     return axes_of(layer, dims.axis_labels)
 
 
-def follows_time(kind: Any) -> bool:
-    """Return whether a filter, if any, uses neighbouring frames by default."""
-    return kind is not None and "T" in kind().joint
-
-
-def needs_slices(kind: Any) -> bool:
-    """Return whether a filter, if any, works on volumes."""
-    return kind is not None and "Z" in kind().joint
+def _joins(kind: Any, axis: str) -> bool:
+    """Return whether a filter, if any, joins frames (T) or slices (Z) by default."""
+    return kind is not None and axis in kind().joint
 
 
 def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
@@ -290,12 +285,12 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     `axes` are as `check_axes` returns them. Only axes that the filter uses are offered, if `kind`
     is one.
     """
-    wanted = MEASUREMENTS if kind is Subspace else "Z" if needs_slices(kind) else "T"
+    wanted = MEASUREMENTS if kind is Subspace else "Z" if _joins(kind, "Z") else "T"
     if wanted in axes:
         return {}
     unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
     meanings, mistaken = _LIKELY[wanted].get(len(unknown), {}), axes.find(_MISTAKEN.get(wanted, ""))
-    needed = kind is Subspace or follows_time(kind)
+    needed = kind is Subspace or _joins(kind, "T")
     if not unknown and needed and mistaken >= 0 and shape[mistaken] > 1:
         unknown, meanings = [mistaken], _LIKELY[wanted][1]
     slices = kind is None or any(e.metadata["needs_axis"] == "Z" for e in setting_fields(kind))
@@ -304,21 +299,19 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     found = {}
     for letters, meaning in meanings.items():
         if not set(letters) & set(axes):
-            named = list(axes)
-            for i, letter in zip(unknown, letters, strict=True):
-                named[i] = letter
-            found["".join(named)] = meaning
+            named = dict(zip(unknown, letters, strict=True))
+            found["".join(named.get(i, a) for i, a in enumerate(axes))] = meaning
     return found
 
 
 def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str, str]) -> str:
     """Return advice on unnamed axes, in bold if the filter needs them."""
-    if follows_time(kind) and "T" not in axes:
+    if _joins(kind, "T") and "T" not in axes:
         works = f"{kind.title} works along time"
         if not found:
             return f". {works}: without an axis T each image is filtered alone."
         return f". <b>{works}: name the time axis T, as in {' or '.join(found)}.</b>"
-    if needs_slices(kind) and "Z" not in axes:
+    if _joins(kind, "Z") and "Z" not in axes:
         works = f"{kind.title} works on volumes"
         if not found:
             other = "VBM3D for time-lapses" if "T" in axes else "BM3D for images"
@@ -327,6 +320,6 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
     if hints:
         return f". {hints[0].upper()}{hints[1:]}."
-    alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
+    alone = not (kind in (None, Subspace) or _joins(kind, "T") or _joins(kind, "Z"))
     volume = "Z" in axes and shape[axes.index("Z")] >= SLICES
     return ". BM4D filters all slices of a volume together." * (alone and volume)

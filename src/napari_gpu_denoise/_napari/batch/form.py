@@ -61,10 +61,9 @@ class BatchForm(QtWidgets.QWidget):
         self.options = RunOptions(self, PanelModel(), "file", automatic)
         self.options.noise.button.hide()  # measures a layer
         self._lay_out()
-        self.existing.currentIndexChanged.connect(lambda _: self.changed.emit())
-        self.output.textChanged.connect(lambda _: self.changed.emit())
-        for part in (self.filter, self.options):
-            part.changed.connect(self.changed)
+        boxes = self.existing.currentIndexChanged, self.output.textChanged
+        for changed in (*boxes, self.filter.changed, self.options.changed):
+            changed.connect(self.changed)
 
     def _lay_out(self) -> None:
         name = "Choose the folder for the results"

@@ -14,6 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from napari.types import FullLayerData
 from napari.utils.colormaps import CYMRGB, MAGENTA_GREEN
 
 from napari_gpu_denoise._napari.layers import provenance
@@ -22,20 +23,18 @@ from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import Channel, ImageFile
 
-LayerData = tuple[Any, dict[str, Any], str]
-
 _COLOURS = (2, 6)  # RGB and YCbCr, photometric interpretations of a TIFF
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
 
 
-def get_reader(path: str | list[str]) -> Callable[[str], list[LayerData]] | None:
+def get_reader(path: str | list[str]) -> Callable[[str], list[FullLayerData]] | None:
     """Return the reader of a file, or None if it is none of ours; several are napari's to stack."""
     if not isinstance(path, (str, os.PathLike)) or not formats.is_image(path):
         return None
     return read
 
 
-def read(path: str) -> list[LayerData]:
+def read(path: str) -> list[FullLayerData]:
     """Return the layers of a file: one, or one for each channel."""
     from napari.utils.notifications import show_info
 
@@ -80,7 +79,7 @@ def _lazily(picture: ImageFile, file: _File) -> list[Any]:
     return [as_dask(_Held(each, file), picture.axes.endswith("S")) for each in every]
 
 
-def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
+def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
     """Yield the layers of an image."""
     colours = picture.metadata.get("photometric") in _COLOURS
     order = provenance.layer_order(picture.axes, colours)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from napari.types import FullLayerData
 from napari.utils.colormaps import ensure_colormap
 from qtpy.QtCore import Qt, QThread
 from qtpy.QtWidgets import QApplication, QProgressDialog
@@ -29,8 +30,6 @@ _PATIENCE = 400  # milliseconds until the user is told
 _PAUSE = 0.005  # seconds between two looks whether a file is written
 T = TypeVar("T")
 
-LayerData = tuple[Any, dict[str, Any], str]
-
 _DEFAULT = ".ome.tif"
 _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 
@@ -39,33 +38,24 @@ _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 class Pixels:
     """A layer to write: its data at the finest level, and their metadata.
 
-    `data` are in memory, or a dask array. `record` says how they were made; empty if nothing does.
+    `data` are in memory, or a dask array, whose last axis holds colours if they are `rgb`. `steps`
+    along the axes have the units that files know. `record` says how they were made; empty if
+    nothing does.
     """
 
     name: str
     data: Any = field(repr=False)
     axes: str
+    rgb: bool
+    steps: image_file.Steps
     attributes: dict[str, Any] = field(repr=False)
     origin: provenance.Origin | None
     record: dict[str, Any]
 
     @property
-    def rgb(self) -> bool:
-        """Whether the last axis holds colours."""
-        return bool(self.attributes.get("rgb"))
-
-    @property
     def place(self) -> int:
         """The place among the channels of the file; -1 if it is none of these."""
         return -1 if self.origin is None else self.origin.place
-
-    @property
-    def steps(self) -> image_file.Steps:
-        """The steps along the axes, with the units that files know."""
-        scale = np.abs(self.attributes.get("scale", ())).tolist()
-        units = self.attributes.get("units") or ("pixel",) * len(scale)
-        found = zip(self.axes, scale, map(image_file.unit_named, units), strict=False)
-        return {axis: (step, unit) for axis, step, unit in found if unit or step != 1}
 
 
 def _stacked(layers: list[Pixels], axis: int | None) -> Any:
@@ -106,7 +96,7 @@ def run_with_wait_dialog(work: Callable[[], T], text: str) -> T:
     return result.result()
 
 
-def write_images(path: str, layers: list[LayerData]) -> list[str]:
+def write_images(path: str, layers: list[FullLayerData]) -> list[str]:
     """Write image layers into one file; return its name."""
     from napari.utils.notifications import show_info
 
@@ -119,7 +109,7 @@ def write_images(path: str, layers: list[LayerData]) -> list[str]:
     return [target]
 
 
-def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
+def _write(path: str, layers: Sequence[FullLayerData]) -> tuple[str, list[str]]:
     notes: list[str] = []
     # *Save All Layers* hands over what panels only show.
     records = [provenance.record_in(each.get("metadata", {})) for _, each, _ in layers]
@@ -174,8 +164,13 @@ def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:
         axes = check_axes(record["axes"] or "", data.shape)
     except (LookupError, TypeError, DenoiseError):
         axes = letters_of(attributes.get("axis_labels", ()), data.ndim - rgb) + "S" * rgb
-    axes = tiff.lettered(_named_by_units(axes, attributes.get("units") or (), name, notes))
-    return Pixels(name, data, axes, attributes, provenance.file_origin(metadata), record)
+    scale = np.abs(attributes.get("scale", ())).tolist()
+    units = attributes.get("units") or ("pixel",) * len(scale)
+    axes = tiff.lettered(_named_by_units(axes, units, name, notes))
+    told = zip(axes, scale, map(image_file.unit_named, units), strict=False)
+    steps = {axis: (step, unit) for axis, step, unit in told if unit or step != 1}
+    origin = provenance.file_origin(metadata)
+    return Pixels(name, data, axes, rgb, steps, attributes, origin, record)
 
 
 def _named_by_units(axes: str, units: Sequence[Any], name: str, notes: list[str]) -> str:
