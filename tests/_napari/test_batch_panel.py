@@ -135,7 +135,7 @@ def test_stop_and_go_on(batch, folder, calls, turns, qtbot, run):
     turns.release(2)
     qtbot.waitUntil(lambda: not panel.runs.running)
     assert panel.status.text() == "<b>Stopped.</b> 1 denoised, 0 failed, 0 skipped."
-    assert panel.files.rows[1].words == "Stopped; it will start from the beginning"
+    assert cell(panel, 1, 2) == "Stopped; it will start from the beginning"
     assert panel.run_button.text() == "Continue with 1 file"
     click(panel.run_button)
     assert panel.runs.request.batch.options.resume
@@ -149,7 +149,7 @@ def test_stop_and_go_on(batch, folder, calls, turns, qtbot, run):
         row.wait()
     panel.files.rows[1].run(BatchProgress(panel.files.rows[1].path, 1, 2, 3, 4, "part"))
     panel.runs.ended.emit(Outcome(None, BatchReport((done,), True, ("b.part is kept",))))
-    assert panel.files.rows[1].words == "Stopped; what is done is kept"
+    assert cell(panel, 1, 2) == "Stopped; what is done is kept"
     assert states(panel) == {"a.tif": "done", "c.tif": "stopped"}
     # One of them can be opened.
     panel.files.selectAll()
@@ -192,7 +192,7 @@ def test_existing_results(batch, folder, run, calls):
     panel.form.filter.form.controls["window"].value = 7
     run(panel)
     assert set(states(panel).values()) == {"failed"}
-    assert "choose Replace them at Existing results" in panel.files.rows[0].words
+    assert "choose Replace them at Existing results" in cell(panel, 0, 2)
     choose(panel.form.existing, {})
     run(panel)
     assert set(states(panel).values()) == {"skipped"}

@@ -125,34 +125,26 @@ def seen(layer, low, high):
 PYRAMID = [np.zeros((3, 64, 64)), np.zeros((3, 16, 16))]
 
 
-def test_the_view_is_of_the_slice_at_the_sliders_and_of_the_finest_level():
+def test_the_view_is_of_the_slice_at_the_sliders():
     layer = seen(Image(ARRAY, scale=(2, 1, 1, 1)), (0, 0, 3, 4), (0, 0, 12, 99))
     part = in_view(layer, "TCYX", dims_at(6, 2, 0, 0))
     assert (part.axes, part.code) == ("CYX", "[3, :, 3:13, 4:30]")
     assert in_view(layer, "T.YX", dims_at(6, 2, 0, 0)).code == "[3, 2, 3:13, 4:30]"
-    layer = seen(Image(PYRAMID, multiscale=True), (0, 2, 3), (0, 9, 13))
-    layer._data_level = 1
-    assert in_view(layer, "TYX", dims_at(1, 0, 0)).code == "[1, 8:40, 12:56]"
 
 
 @pytest.mark.parametrize(
-    ("find", "dims", "said"),
+    ("at", "left", "dims", "said"),
     [
-        (in_view, {"ndisplay": 3}, "switch the viewer to 2D"),
-        (in_view, {"order": (1, 0, 2)}, "not show a YX plane"),
-        (in_view, {"at": 8}, "no data at the current slider"),
-        (region_shown, {"ndisplay": 3}, "switch the viewer to 2D"),
-        (region_shown, {"at": 8}, "no data at the current slider"),
-        (region_shown, {"left": 40}, "No part of"),
+        (0, 0, {"ndisplay": 3}, "switch the viewer to 2D"),
+        (0, 0, {"order": (1, 0, 2)}, "not show a YX plane"),
+        (8, 0, {}, "no data at the current slider"),
+        (0, 40, {}, "No part of"),
     ],
 )
-def test_a_view_that_is_no_plane(find, dims, said):
-    left, at = dims.get("left", 0), dims.get("at", 0)
-    dims = {name: dims[name] for name in ("ndisplay", "order") if name in dims}
+def test_a_view_that_is_no_plane(at, left, dims, said):
     layer = seen(Image(np.zeros((5, 20, 30))), (0, 0, left), (4, 19, 29 + 2 * left))
-    given = (layer, "TYX") if find is in_view else (layer,)
     with pytest.raises(LayerError, match=said):
-        find(*given, dims_at(at, 0, 0, **dims))
+        in_view(layer, "TYX", dims_at(at, 0, 0, **dims))
 
 
 # --- the region of a preview ----------------------------------------------------------------------

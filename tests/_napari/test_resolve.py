@@ -253,7 +253,8 @@ def test_noise_is_measured_once_for_a_layer_and_what_it_depends_on(viewer):
     assert memory(options=Options(correct="stripes")) is not first is not memory(axes="XY")
     model = PanelModel((red,), "YX")
     assert resolving.measurement(model, red, viewer.dims).memory is first
-    assert memory(noise=NoiseChoice(TYPED, "5")) is None
+    for told in (NoiseChoice(TYPED, "5"), NoiseChoice("correlated")):
+        assert memory(noise=told) is None
     red.data[3, 3] += 100  # in place
     assert memory() is not first
 
@@ -289,11 +290,7 @@ def test_each_channel_has_the_noise_that_is_typed_or_measured_for_it(viewer):
         (typed, ((12.0, 7.0), None)),
         (dataclasses.replace(typed, kind=MEASURED), (None, known)),
         (dataclasses.replace(typed, kind="auto"), (None, None)),  # it counts while it is chosen
+        (NoiseChoice("correlated"), (None, "correlated")),  # which the run fits
     ):
         run = resolved(viewer, pair, axes="CYX", noise=noise).requests[0].run
         assert (run.sigma, run.noise) == expected
-
-
-def test_a_model_by_name_is_fitted_by_the_run(viewer):
-    model = resolved(viewer, viewer.layers["red"], noise=NoiseChoice("correlated")).requests[0]
-    assert model.run.noise == "correlated" and model.memory is None

@@ -191,10 +191,6 @@ class BatchPanel(Panel):
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
         self.show_running(True)
 
-    @property
-    def _stopping(self) -> bool:
-        return self.runs.running and self.runs.request.stopping.is_set()
-
     def cancel(self) -> None:
         """Stop at the next step; files that are complete stay."""
         self.runs.request.stopping.set()
@@ -247,7 +243,7 @@ class BatchPanel(Panel):
         now, row = time.monotonic(), self.files.row_of(progress.path)
         if row.state != listed.RUNNING:
             self.files.scrollToItem(row)
-        elif now < self._shown + _INTERVAL or self._stopping:
+        elif now < self._shown + _INTERVAL or self.runs.request.stopping.is_set():
             return
         self._shown = now
         row.run(progress)
@@ -296,7 +292,7 @@ class BatchPanel(Panel):
         done, total = _PARTS * (ended + sum(row.share for row in expected)), len(expected)
         self.progress.setRange(0, _PARTS * total)
         self.progress.setValue(round(done))
-        if self.runs.running and not self._stopping:
+        if not self.runs.request.stopping.is_set():
             left = self._left.left(Step(round(done), _PARTS * total, "files"))
             words = f" {left.capitalize()}." if left else ""
             self.say(f"{ended} of {_files(total)} done.{words}")
