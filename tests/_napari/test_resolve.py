@@ -50,11 +50,12 @@ def result_of(layer, kind=BM3D, **record):
 
 @pytest.fixture
 def viewer():
-    """Two channels that are added up, each with a result."""
+    """Two channels that are added up, each with a result, and labels."""
     made = ViewerModel()
     for name in ("red", "green"):
         layer = Image(NOISE[0], name=name, blending="additive")
         made.layers.extend([layer, result_of(layer)])
+    made.add_labels(np.zeros((24, 30), int), name="cells")
     return made
 
 
@@ -78,6 +79,7 @@ def named(layers):
         (["green BM3D", "red BM3D"], ["red", "green"]),
         (["red", "red BM3D"], ["red"]),
         (["green", "red BM3D"], ["red", "green"]),
+        (["cells"], []),
         ([], []),
     ],
 )

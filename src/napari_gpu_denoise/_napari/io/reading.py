@@ -18,7 +18,7 @@ from napari.types import FullLayerData
 from napari.utils.colormaps import CYMRGB, MAGENTA_GREEN
 
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.arrays import as_dask
+from napari_gpu_denoise._napari.layers.arrays import LazyArray, as_dask
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import Channel, ImageFile
@@ -61,22 +61,10 @@ class _File(contextlib.ExitStack):
     __del__ = contextlib.ExitStack.close
 
 
-class _Held:
-    """Pixels of an open file."""
-
-    def __init__(self, pixels: Any, file: _File):
-        self._pixels, self._file = pixels, file
-        self.shape, self.dtype, self.ndim = pixels.shape, pixels.dtype, pixels.ndim
-        self.chunks = getattr(pixels, "chunks", None)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._pixels[index]
-
-
 def _lazily(picture: ImageFile, file: _File) -> list[Any]:
     """Return the pixels of a file, and those of its pyramid, as dask arrays."""
     every = picture.data, *picture.metadata.get("levels", ())
-    return [as_dask(_Held(each, file), picture.axes.endswith("S")) for each in every]
+    return [as_dask(LazyArray(each, held=file), picture.axes.endswith("S")) for each in every]
 
 
 def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
