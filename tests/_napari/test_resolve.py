@@ -115,7 +115,7 @@ def test_layers_of_one_file():
     assert resolving.channels_of(second, layers) == (first, second)
     assert resolving.channels_in_words((first, second)) == "Both layers of a.tif"
     assert resolving.channels_of(result, layers) == resolving.channels_of(others[2], layers) == ()
-    known = dict(path="/data/a.tif", axes="CYX", shape=(3, 4, 5), name="", colour="", stamp=())
+    known = dict(path="/data/a.tif", split=0, name="", colour="", stamp=())
     channels = [
         from_file(
             metadata={FILE_KEY: dataclasses.asdict(Origin(**known, place=n, scale=(), units=()))}

@@ -241,9 +241,8 @@ def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, .
     """
     layers = list(layers)
     mixed = [provenance.first_origin(each, layers) for each in shown if shines_through(each)]
-    family = [each for each in layers if each in mixed or provenance.is_result(each)]
-    seen = [each for each in family if each.visible]
-    return tuple(each for each in seen if provenance.first_origin(each, layers) in mixed)
+    family = (each for each in layers if each in mixed or provenance.is_result(each))
+    return tuple(e for e in family if e.visible and provenance.first_origin(e, layers) in mixed)
 
 
 # --- axes, and places along them ------------------------------------------------------------------

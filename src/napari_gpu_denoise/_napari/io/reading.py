@@ -89,8 +89,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
             data = [each[(slice(None),) * split + (number,)] for each in levels]
         origin = provenance.Origin(
             path=os.path.abspath(picture.path),
-            axes=picture.axes,
-            shape=tuple(picture.data.shape),
+            split=None if split is None else order[split],
             place=-1 if split is None else number,
             name=channel.name,
             colour=channel.colour,
@@ -98,9 +97,8 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
             scale=place["scale"],
             units=place["units"],
         )
-        metadata, title = _made(picture.history, number), ""
-        if metadata:
-            title = provenance.filter_title(metadata[provenance.METADATA_KEY])
+        metadata = _made(picture.history, number)
+        title = provenance.filter_title(provenance.record_in(metadata))
         made = f" {title}" if title and title not in stem else ""  # as of panels
         own = channel.name or f"channel {number}"
         attributes = {

@@ -112,9 +112,8 @@ def write_images(path: str, layers: list[FullLayerData]) -> list[str]:
 def _write(path: str, layers: Sequence[FullLayerData]) -> tuple[str, list[str]]:
     notes: list[str] = []
     # *Save All Layers* hands over what panels only show.
-    records = [provenance.record_in(each.get("metadata", {})) for _, each, _ in layers]
-    shown = zip(layers, records, strict=True)
-    lasting = [each for each, record in shown if provenance.TEMPORARY not in record]
+    records = ((each, provenance.record_in(each[1].get("metadata", {}))) for each in layers)
+    lasting = [each for each, record in records if provenance.TEMPORARY not in record]
     if not lasting:
         raise LayerError(
             "A preview or comparison is not saved: run the filter, and save its result."
@@ -190,14 +189,22 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
     the name says that another kind of file is wanted.
     """
     origin = whole[0].origin
-    if origin is None or any(_file(one.origin) != _file(origin) for one in whole):
+    files = {one.origin and (one.origin.path, one.origin.stamp) for one in whole}
+    if origin is None or len(files) > 1:
         return None
-    split, order = origin.split, provenance.layer_order(origin.axes, whole[0].rgb)
+    try:
+        with formats.open_stack(origin.path) as like:
+            pass  # only its description is needed
+        formats.check_name(path, like)
+        formats.check_writable(like, np.result_type(*(one.data.dtype for one in whole)))
+    except (FileError, ImageError, OutputError):
+        return None
+    split, order = origin.split, provenance.layer_order(like.axes, whole[0].rgb)
     whole = sorted(whole, key=lambda one: one.place)
-    places = [-1] if split is None else list(range(origin.shape[split]))
-    if [one.place for one in whole] != places:
+    places = [-1] if split is None else list(range(like.data.shape[split]))
+    if provenance.stamp_of(like) != origin.stamp or [one.place for one in whole] != places:
         return None
-    shape = tuple(origin.shape[i] for i in order if i != split)
+    shape = tuple(like.data.shape[i] for i in order if i != split)
     if any(tuple(one.data.shape) != shape for one in whole):
         return None
     if any(not _is_placed(one, origin) for one in whole):
@@ -206,23 +213,10 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
         )
         return None
     stacked = _stacked(whole, None if split is None else order.index(split))
-    data = stacked.transpose(tuple(np.argsort(order)))
-    try:
-        with formats.open_stack(origin.path) as like:
-            pass  # only its description is needed
-        formats.check_name(path, like)
-        formats.check_writable(like, np.dtype(data.dtype))
-    except (FileError, ImageError, OutputError):
-        return None
-    if provenance.stamp_of(like) != origin.stamp or tuple(like.data.shape) != origin.shape:
-        return None
     wants_ome = path.lower().endswith((".ome.tif", ".ome.tiff"))
-    return None if wants_ome and like.kind != "ome" else (like, data)
-
-
-def _file(origin: provenance.Origin | None) -> tuple[Any, ...]:
-    """Return by what layers of one file are known."""
-    return () if origin is None else (origin.path, origin.stamp, origin.axes, origin.shape)
+    if wants_ome and like.kind != "ome":
+        return None
+    return like, stacked.transpose(tuple(np.argsort(order)))
 
 
 def _is_placed(one: Pixels, origin: provenance.Origin) -> bool:
