@@ -329,6 +329,23 @@ def test_layers_of_a_file_are_saved_as_it_is_moved_ones_with_their_new_scale(
     assert any("was moved" in text for text in told())
 
 
+def test_layers_that_are_not_their_whole_file_make_one_of_their_own(five_d, tmp_path):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    (first, looks, kind), second = layers_of(five_d)
+    cropped = [(data[:, 1:], *rest) for data, *rest in layers_of(five_d)]
+    image = tifffile.imread(five_d)
+    for name, given, axes, expected in (
+        ("both.ome.tif", [second, (first, looks, kind)], "TZCYX", image),
+        ("one.ome.tif", [second], "TZYX", image[:, :, 1]),
+        ("cropped.ome.tif", cropped, "TCZYX", np.moveaxis(image[:, 1:], 2, 1)),
+        ("other.ome.zarr", layers_of(five_d), "TCZYX", np.moveaxis(image, 2, 1)),
+    ):
+        write_images(str(tmp_path / name), given)
+        found = gd.read(tmp_path / name)
+        assert found.axes == axes and found.pixel_metadata.steps["X"] == (0.2, "micrometer")
+        assert_array_equal(found.data, expected)
+
+
 @pytest.mark.parametrize("changed", [True, False], ids=["changed", "gone"])
 def test_layers_of_a_file_that_is_another_by_now(five_d, tmp_path, changed):
     given = layers_of(five_d)

@@ -117,9 +117,7 @@ def test_layers_of_one_file():
     assert resolving.channels_of(result, layers) == resolving.channels_of(others[2], layers) == ()
     known = dict(path="/data/a.tif", split=0, name="", colour="", stamp=())
     channels = [
-        from_file(
-            metadata={FILE_KEY: dataclasses.asdict(Origin(**known, place=n, scale=(), units=()))}
-        )
+        from_file(metadata={FILE_KEY: dataclasses.asdict(Origin(**known, place=n))})
         for n in range(3)
     ]
     assert resolving.channels_in_words(channels) == "All 3 channels of a.tif"

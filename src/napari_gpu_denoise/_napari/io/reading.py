@@ -94,8 +94,6 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
             name=channel.name,
             colour=channel.colour,
             stamp=provenance.stamp_of(picture),
-            scale=place["scale"],
-            units=place["units"],
         )
         metadata = _made(picture.history, number)
         title = provenance.filter_title(provenance.record_in(metadata))

@@ -207,7 +207,9 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
     shape = tuple(like.data.shape[i] for i in order if i != split)
     if any(tuple(one.data.shape) != shape for one in whole):
         return None
-    if any(not _is_placed(one, origin) for one in whole):
+    left = "".join(like.axes[i] for i in order if i != split)
+    given = provenance.placing(like, left.removesuffix("S") if whole[0].rgb else left)
+    if any(not _is_placed(one, given) for one in whole):
         notes.append(
             f"The layer was moved: its scale is saved, other metadata of {origin.path} are not."
         )
@@ -219,13 +221,13 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
     return like, stacked.transpose(tuple(np.argsort(order)))
 
 
-def _is_placed(one: Pixels, origin: provenance.Origin) -> bool:
-    """Return whether a layer has the scale and the units that its file gave it."""
+def _is_placed(one: Pixels, given: dict[str, Any]) -> bool:
+    """Return whether a layer has the scale and the units that its file gives it."""
     units = tuple(map(str, one.attributes.get("units") or ()))
     scale = tuple(one.attributes.get("scale", ()))
-    if len(scale) != len(origin.scale) or units != origin.units:
+    if len(scale) != len(given["scale"]) or units != given["units"]:
         return False
-    return bool(np.allclose(scale, origin.scale, 1e-9, 0)) and _is_upright(one.attributes)
+    return bool(np.allclose(scale, given["scale"], 1e-9, 0)) and _is_upright(one.attributes)
 
 
 def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile, Any]:

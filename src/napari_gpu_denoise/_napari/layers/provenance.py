@@ -31,7 +31,7 @@ class Origin:
 
     `split` is the axis of channels there that was taken apart, None if none was, `place` that of
     the layer along it, else -1, `name` that channel's own. `stamp` tells whether the file has
-    changed since; `scale` and `units` are what the layer was given.
+    changed since.
     """
 
     path: str
@@ -40,16 +40,13 @@ class Origin:
     name: str
     colour: str
     stamp: tuple[int, ...]
-    scale: tuple[float, ...]
-    units: tuple[str, ...]
 
 
 def file_origin(metadata: Mapping[str, Any]) -> Origin | None:
     """Return the file that a layer with these metadata was made from; None if of none."""
     try:
-        found = dict(metadata[FILE_KEY])
-        lists = ("stamp", "scale", "units")
-        return Origin(**{**found, **{name: tuple(found[name]) for name in lists}})
+        found = metadata[FILE_KEY]
+        return Origin(**{**found, "stamp": tuple(found["stamp"])})
     except (KeyError, TypeError, ValueError):
         return None
 
