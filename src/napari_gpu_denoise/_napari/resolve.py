@@ -180,8 +180,7 @@ def measurement(
     region = model.region
     part = regions.part_of(axes, layer) if whole else region.part(layer, axes, dims)
     memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
-    flat = region.flat and not whole
-    return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)
+    return NoiseRequest(taken, axes, part, kind, region.flat, model.device, memory)
 
 
 def advice_on(model: PanelModel, layer: Image, dims: Dims) -> Advice:
