@@ -86,6 +86,10 @@ def colours(path):
     tifffile.imwrite(path, noise(3, 20, 24, 3, dtype=np.uint8), photometric="rgb")
 
 
+def narrow(path):
+    tifffile.imwrite(path, noise(20, 3), metadata={"axes": "YX"})
+
+
 def planar(path):
     """Planes of colours, and alpha."""
     looks = {"photometric": "rgb", "planarconfig": "separate", "extrasamples": ["unassalpha"]}
@@ -142,6 +146,7 @@ def five_d(tmp_path):
             {"colormap": ["gray"]},
         ),
         ("a.tif", colours, {"rgb": True, "axis_labels": ("axis 0", "y", "x")}, {"name": ["a"]}),
+        ("a.tif", narrow, {"rgb": False, "axis_labels": ("y", "x")}, {"name": ["a"]}),
         (
             "a.ome.zarr",
             store,
@@ -327,6 +332,11 @@ def test_layers_of_a_file_are_saved_as_it_is_moved_ones_with_their_new_scale(
     assert [channel.name for channel in found.pixel_metadata.channels] == ["DAPI", "GFP"]
     assert_array_equal(found.data, np.moveaxis(whole, 2, found.axes.index("C")))
     assert any("was moved" in text for text in told())
+    given = layers_of(five_d)
+    for _, attributes, _ in given:
+        attributes["units"] = ("second", *attributes["units"][1:])
+    write_images(str(tmp_path / "slower.ome.tif"), given)
+    assert gd.read(tmp_path / "slower.ome.tif").pixel_metadata.steps["T"] == (50.0, "second")
 
 
 def test_layers_that_are_not_their_whole_file_make_one_of_their_own(five_d, tmp_path):
