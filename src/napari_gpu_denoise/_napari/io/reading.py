@@ -81,7 +81,7 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
     place = provenance.placing(picture, left)
     channels = [*picture.pixel_metadata.channels, *[Channel()] * count][:count]
-    # Where a file names no colours.
+    # Where a file names no colours, as napari has them.
     usual = {1: ["gray"], 2: MAGENTA_GREEN}.get(count, CYMRGB)
     for number, channel in enumerate(channels):
         data = levels

@@ -53,8 +53,8 @@ class LazyArray:
 
     `data` has ``shape``, ``dtype`` and NumPy indexing. `part` has an index, or a slice, for each
     axis; by default it is all. If the data have chunks, `chunks` says what is best read at once,
-    unless chunks along `time`, an axis of frames, are single frames. What is `held`, such as the
-    open file of the data, is so for as long as this is.
+    unless chunks along `time`, an axis of frames, are single frames. `held`, such as the open
+    file of the data, is kept for as long as this is.
     """
 
     def __init__(
