@@ -169,7 +169,7 @@ def attributes_in_file(layer: Image) -> dict[str, Any]:
     Nothing if the file does not hold what the layer does.
     """
     path, shape = layer.source.path, tuple(source.finest(layer).shape)
-    if not path or provenance.file_origin(layer.metadata) is not None:
+    if provenance.file_origin(layer.metadata) is not None:
         return {}
     found: dict[str, Any] = {}
     with suppress(DenoiseError), formats.open_stack(path) as picture:
