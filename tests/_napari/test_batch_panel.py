@@ -2,8 +2,6 @@
 
 import shlex
 import threading
-from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,14 +13,12 @@ from qtpy.QtGui import QDropEvent
 import napari_gpu_denoise as gd
 from _napari.inputs import choose, click, copied
 from _napari.noise_records import estimate
-from files.interrupted import parts_written
 from napari_gpu_denoise import cli
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.provenance import is_result
 from napari_gpu_denoise._napari.tasks import Outcome
-from napari_gpu_denoise.errors import OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, one_file
-from napari_gpu_denoise.files.batch import BatchReport
+from napari_gpu_denoise.files.batch import BatchProgress, BatchReport
 from napari_gpu_denoise.noise.models import Gaussian
 from napari_gpu_denoise.noise.structure.record import parse_correction
 from zarr_stores import write_store
@@ -107,11 +103,7 @@ def test_a_folder(batch, folder, run, calls, qtbot):
     assert run(panel) == "<b>Done.</b> 3 denoised, 0 failed, 0 skipped."
     assert len(calls) == 3
     qtbot.waitUntil(lambda: cell(panel, 1, 1) == "Y20 X24")
-    # What was written may be gone when the batch ends.
-    gone = replace(panel.report().files[0], error=OutputError("its folder was removed"))
-    panel.runs.ended.emit(Outcome(None, BatchReport((gone,))))
-    assert states(panel)["a.tif"] == "failed"
-    # That holds until the settings are others.
+    # What was said holds until the settings are others.
     panel.form.output.setText(str(folder / "elsewhere"))
     assert panel.status.text() == ""
 
@@ -131,6 +123,7 @@ def test_a_file_as_recommended(batch, tmp_path, run):
 def test_stop_and_go_on(batch, folder, calls, turns, qtbot, run):
     (folder / "b.tif").unlink()
     panel = batch(folder)
+    choose(panel.form.existing, {"overwrite": True})
     click(panel.run_button)
     assert not panel.run_button.isEnabled()
     qtbot.waitUntil(lambda: panel.status.text() == "0 of 2 files done.")
@@ -138,15 +131,29 @@ def test_stop_and_go_on(batch, folder, calls, turns, qtbot, run):
     qtbot.waitUntil(lambda: len(calls) == 2)
     qtbot.waitUntil(lambda: states(panel) == {"a.tif": "done", "c.tif": "running"})
     click(panel.stop_button)
-    assert panel.status.text() == "Stopping …"
+    assert panel.status.text() == "Stopping …" and not panel.stop_button.isEnabled()
     turns.release(2)
     qtbot.waitUntil(lambda: not panel.runs.running)
     assert panel.status.text() == "<b>Stopped.</b> 1 denoised, 0 failed, 0 skipped."
-    assert panel.files.rows[1].words == "Stopped; it will start from the beginning"
+    assert cell(panel, 1, 2) == "Stopped; it will start from the beginning"
     assert panel.run_button.text() == "Continue with 1 file"
-    assert run(panel) == "<b>Done.</b> 2 denoised, 0 failed, 0 skipped."
+    click(panel.run_button)
+    assert panel.runs.request.batch.options.resume
+    qtbot.waitUntil(lambda: panel.run_button.isEnabled())
+    assert panel.status.text() == "<b>Done.</b> 2 denoised, 0 failed, 0 skipped."
     assert len(calls) == 3
     assert panel.run_button.text() == "Denoise 2 files"
+    # What was complete when a batch was stopped is known at its end.
+    done, panel._todo = panel.files.rows[0].report, panel.files.rows
+    for row in panel.files.rows:
+        row.wait()
+    panel.files.rows[1].run(BatchProgress(panel.files.rows[1].path, 1, 2, 3, 4, "part"))
+    panel.runs.ended.emit(Outcome(None, BatchReport((done,), True, ("b.part is kept",))))
+    assert cell(panel, 1, 2) == "Stopped; what is done is kept"
+    assert states(panel) == {"a.tif": "done", "c.tif": "stopped"}
+    # One of them can be opened.
+    panel.files.selectAll()
+    assert panel.open_button.isEnabled()
 
 
 def test_closed_half_way(batch, folder, calls, turns, qtbot):
@@ -158,25 +165,6 @@ def test_closed_half_way(batch, folder, calls, turns, qtbot):
     turns.release()
     qtbot.waitUntil(lambda: not (panel.runs.running or worker.is_running))
     assert states(panel) == {"a.tif": "stopped"} and not (folder / "denoised/a.tif").exists()
-
-
-def test_a_large_file_goes_on_where_it_was_stopped(batch, tmp_path, in_parts, run):
-    movie = image(3, (6, 40, 48))
-    tifffile.imwrite(tmp_path / "large.tif", movie, metadata={"axes": "TYX"})
-    panel = batch(tmp_path / "large.tif")
-    choose(panel.form.existing, {"overwrite": True})
-
-    def stopping():
-        return panel.runs.request.stopping
-
-    later = SimpleNamespace(set=lambda: stopping().set(), is_set=lambda: stopping().is_set())
-    with parts_written(stop_at=3, cancel=later):
-        assert "Stopped" in run(panel)
-    assert panel.files.rows[0].words == "Stopped; what is done is kept"
-    assert panel.run_button.text() == "Continue with 1 file"
-    with parts_written() as wrote:
-        assert run(panel) == "<b>Done.</b> 1 denoised, 0 failed, 0 skipped."
-    assert 0 < len(wrote) <= 3
 
 
 def test_inputs_and_results_are_opened_in_compare(viewer, batch, tmp_path, run, qtbot):
@@ -204,7 +192,7 @@ def test_existing_results(batch, folder, run, calls):
     panel.form.filter.form.controls["window"].value = 7
     run(panel)
     assert set(states(panel).values()) == {"failed"}
-    assert "choose Replace them at Existing results" in panel.files.rows[0].words
+    assert "choose Replace them at Existing results" in cell(panel, 0, 2)
     choose(panel.form.existing, {})
     run(panel)
     assert set(states(panel).values()) == {"skipped"}

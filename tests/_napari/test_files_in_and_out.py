@@ -31,6 +31,7 @@ from napari_gpu_denoise._napari.layers.provenance import (
     first_origin,
     is_temporary,
     record_of,
+    runs_in,
 )
 from napari_gpu_denoise.errors import LayerError, OutputError
 from zarr_stores import write_store
@@ -83,6 +84,10 @@ def nifti(path):
 def colours(path):
     """Without a name of the first axis."""
     tifffile.imwrite(path, noise(3, 20, 24, 3, dtype=np.uint8), photometric="rgb")
+
+
+def narrow(path):
+    tifffile.imwrite(path, noise(20, 3), metadata={"axes": "YX"})
 
 
 def planar(path):
@@ -141,6 +146,7 @@ def five_d(tmp_path):
             {"colormap": ["gray"]},
         ),
         ("a.tif", colours, {"rgb": True, "axis_labels": ("axis 0", "y", "x")}, {"name": ["a"]}),
+        ("a.tif", narrow, {"rgb": False, "axis_labels": ("y", "x")}, {"name": ["a"]}),
         (
             "a.ome.zarr",
             store,
@@ -158,12 +164,12 @@ def test_layers_are_as_their_file_says(tmp_path, name, write, same, each):
     for number, (data, attributes, kind) in enumerate(layers):
         wanted = {**same, **{name: found[number] for name, found in each.items()}}
         assert kind == "image" and {name: attributes[name] for name in wanted} == wanted
-        split = "C" in image.axes
-        expected = image.data.take(number, image.axes.index("C")) if split else image.data
+        split = image.axes.index("C") if "C" in image.axes else None
+        expected = image.data if split is None else image.data.take(number, split)
         assert_array_equal(data, expected)
         # What a layer remembers is plain.
         remembered = attributes["metadata"][FILE_KEY]
-        assert json.loads(json.dumps(remembered))["axes"] == image.axes
+        assert json.loads(json.dumps(remembered))["split"] == split
         assert ("colormap" in attributes) != attributes["rgb"]
     assert {len(found) for found in each.values()} == {len(layers)}
 
@@ -294,17 +300,19 @@ def test_a_run_is_saved_as_the_command_line_writes_it(
             assert record[name] == theirs.history[-1][name], name
 
 
-def test_records_go_along_and_are_not_written_twice(viewer, open_panel, run, tmp_path):
-    path, first, second = (tmp_path / f"{name}.tif" for name in ("in", "first", "second"))
-    tifffile.imwrite(path, noise(40, 48), metadata={"axes": "YX"})
-    gd.run_batch(path, gd.NLMeans(), 8, output=first)
-    (layer,) = viewer.open(str(first), plugin=PLUGIN)
-    assert layer.metadata[METADATA_KEY]["filter"] == "nl_means"
-    panel = open_panel()
-    type_sigma(panel, "3")
-    run(panel)
-    write_images(str(second), [viewer.layers[-1].as_layer_data_tuple()])
-    assert [record["sigma"] for record in gd.read(second).history] == [[8.0], [3.0]]
+def test_records_go_along_and_are_not_written_twice(five_d, tmp_path):
+    first, second = tmp_path / "first.ome.tif", tmp_path / "second.ome.tif"
+    like = gd.read(five_d)
+    gd.write(first, like.data, like, [{"n": 0}, {"n": 1, "channel": 1}])
+    given = layers_of(first)
+    for number, (_, attributes, _) in enumerate(given):
+        *earlier, last = runs_in(attributes["metadata"][METADATA_KEY])
+        assert last["n"] == number and len(earlier) == number
+        made = {"n": number + 2, "history": [*earlier, last]}
+        attributes["metadata"] = {**attributes["metadata"], METADATA_KEY: made}
+    write_images(str(second), given)
+    known = [{"n": 0}, *({"n": n, "channel": c} for n, c in ((1, 1), (2, 0), (3, 1)))]
+    assert list(gd.read(second).history) == known
 
 
 # --- layers as files ------------------------------------------------------------------------------
@@ -324,6 +332,28 @@ def test_layers_of_a_file_are_saved_as_it_is_moved_ones_with_their_new_scale(
     assert [channel.name for channel in found.pixel_metadata.channels] == ["DAPI", "GFP"]
     assert_array_equal(found.data, np.moveaxis(whole, 2, found.axes.index("C")))
     assert any("was moved" in text for text in told())
+    given = layers_of(five_d)
+    for _, attributes, _ in given:
+        attributes["units"] = ("second", *attributes["units"][1:])
+    write_images(str(tmp_path / "slower.ome.tif"), given)
+    assert gd.read(tmp_path / "slower.ome.tif").pixel_metadata.steps["T"] == (50.0, "second")
+
+
+def test_layers_that_are_not_their_whole_file_make_one_of_their_own(five_d, tmp_path):
+    pytest.importorskip("zarr", reason="zarr is not installed")
+    (first, looks, kind), second = layers_of(five_d)
+    cropped = [(data[:, 1:], *rest) for data, *rest in layers_of(five_d)]
+    image = tifffile.imread(five_d)
+    for name, given, axes, expected in (
+        ("both.ome.tif", [second, (first, looks, kind)], "TZCYX", image),
+        ("one.ome.tif", [second], "TZYX", image[:, :, 1]),
+        ("cropped.ome.tif", cropped, "TCZYX", np.moveaxis(image[:, 1:], 2, 1)),
+        ("other.ome.zarr", layers_of(five_d), "TCZYX", np.moveaxis(image, 2, 1)),
+    ):
+        write_images(str(tmp_path / name), given)
+        found = gd.read(tmp_path / name)
+        assert found.axes == axes and found.pixel_metadata.steps["X"] == (0.2, "micrometer")
+        assert_array_equal(found.data, expected)
 
 
 @pytest.mark.parametrize("changed", [True, False], ids=["changed", "gone"])

@@ -24,6 +24,7 @@ from napari_gpu_denoise._napari.model import (
     MEASURED,
     RECTANGLE,
     TYPED,
+    VIEW,
     NoiseChoice,
     Options,
     PanelModel,
@@ -49,11 +50,12 @@ def result_of(layer, kind=BM3D, **record):
 
 @pytest.fixture
 def viewer():
-    """Two channels that are added up, each with a result."""
+    """Two channels that are added up, each with a result, and labels."""
     made = ViewerModel()
     for name in ("red", "green"):
         layer = Image(NOISE[0], name=name, blending="additive")
         made.layers.extend([layer, result_of(layer)])
+    made.add_labels(np.zeros((24, 30), int), name="cells")
     return made
 
 
@@ -77,6 +79,7 @@ def named(layers):
         (["green BM3D", "red BM3D"], ["red", "green"]),
         (["red", "red BM3D"], ["red"]),
         (["green", "red BM3D"], ["red", "green"]),
+        (["cells"], []),
         ([], []),
     ],
 )
@@ -112,11 +115,9 @@ def test_layers_of_one_file():
     assert resolving.channels_of(second, layers) == (first, second)
     assert resolving.channels_in_words((first, second)) == "Both layers of a.tif"
     assert resolving.channels_of(result, layers) == resolving.channels_of(others[2], layers) == ()
-    known = dict(path="/data/a.tif", axes="CYX", shape=(3, 4, 5), name="", colour="", stamp=())
+    known = dict(path="/data/a.tif", split=0, name="", colour="", stamp=())
     channels = [
-        from_file(
-            metadata={FILE_KEY: dataclasses.asdict(Origin(**known, place=n, scale=(), units=()))}
-        )
+        from_file(metadata={FILE_KEY: dataclasses.asdict(Origin(**known, place=n))})
         for n in range(3)
     ]
     assert resolving.channels_in_words(channels) == "All 3 channels of a.tif"
@@ -152,10 +153,15 @@ def test_names_are_short_and_how_a_result_was_made_is_told_beside(viewer):
     (request,) = found.requests
     assert request.name == "red BM3D" and found.what == "rectangle"
     assert request.cut == {"rows": slice(4, 17), "columns": slice(5, 21)}
-    place = {"rows": [4, 17], "columns": [5, 21]}
+    place = {"frame": 2, "rows": [4, 17], "columns": [5, 21]}
     made = result_of(red, settings=settings.as_dict(), sigma_factor=1.41, **place)
-    assert describe(made) == "BM3D: profile fast, strength 1.41, rows 4 to 16, columns 5 to 20"
+    told = "BM3D: profile fast, strength 1.41, frame 2, rows 4 to 16, columns 5 to 20"
+    assert describe(made) == told
     assert describe(red) == ""
+    red.corner_pixels = np.array([[3, -4], [12, 20]])
+    found = resolved(viewer, red, region=RegionChoice(VIEW))
+    assert found.what == "view"
+    assert found.requests[0].cut == {"rows": slice(3, 13), "columns": slice(0, 21)}
 
 
 def test_a_result_that_the_user_named_is_known(viewer):
@@ -180,6 +186,8 @@ def test_places_and_layers_in_words(viewer):
     assert resolved(viewer, stack, axes="ZYX", options=alone).what == ""
     pair = viewer.layers["red"], viewer.layers["green"]
     assert resolved(viewer, *pair).what == "2 layers"
+    several = resolved(viewer, stack, *pair, axes="TYX").requests
+    assert [each.axes for each in several] == ["TYX", "YX", "YX"]
     viewer.dims.ndisplay = 3
     problem = resolved(viewer, stack, axes="TYX", options=alone)
     assert "does not show a single frame" in str(problem.error)
@@ -245,7 +253,8 @@ def test_noise_is_measured_once_for_a_layer_and_what_it_depends_on(viewer):
     assert memory(options=Options(correct="stripes")) is not first is not memory(axes="XY")
     model = PanelModel((red,), "YX")
     assert resolving.measurement(model, red, viewer.dims).memory is first
-    assert memory(noise=NoiseChoice(TYPED, "5")) is None
+    for told in (NoiseChoice(TYPED, "5"), NoiseChoice("correlated")):
+        assert memory(noise=told) is None
     red.data[3, 3] += 100  # in place
     assert memory() is not first
 
@@ -281,11 +290,7 @@ def test_each_channel_has_the_noise_that_is_typed_or_measured_for_it(viewer):
         (typed, ((12.0, 7.0), None)),
         (dataclasses.replace(typed, kind=MEASURED), (None, known)),
         (dataclasses.replace(typed, kind="auto"), (None, None)),  # it counts while it is chosen
+        (NoiseChoice("correlated"), (None, "correlated")),  # which the run fits
     ):
         run = resolved(viewer, pair, axes="CYX", noise=noise).requests[0].run
         assert (run.sigma, run.noise) == expected
-
-
-def test_a_model_by_name_is_fitted_by_the_run(viewer):
-    model = resolved(viewer, viewer.layers["red"], noise=NoiseChoice("correlated")).requests[0]
-    assert model.run.noise == "correlated" and model.memory is None

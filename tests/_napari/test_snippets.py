@@ -78,11 +78,6 @@ def test_profiles_are_read_back(kind):
         assert chosen_settings(parsed(line)) == kind.of(profile=profile)
 
 
-def called(code):
-    """The line of Python code that filters."""
-    return next(line for line in code.splitlines() if line.startswith("denoised = gd."))
-
-
 def test_python_call():
     output = {"dtype": "float32", "nonfinite": "keep", "correct": "found"}
     full = python_call(

@@ -106,8 +106,7 @@ class LayerInput(LayerChoice):
 
     def choose(self, *layers: Layer) -> None:
         """Choose layers; if one is not there, or cannot be filtered, nothing changes."""
-        there = self.listed()
-        if layers and all(each in there and resolve.is_usable(each) for each in layers):
+        if layers and set(layers) <= set(self._usable()):
             self._show(layers)
 
     def follow_selection(self, event: object = None) -> None:
@@ -119,14 +118,15 @@ class LayerInput(LayerChoice):
 
     def refresh(self, event: object = None) -> None:
         """Follow the viewer's layers and their selection; the choice stays while it is there."""
-        there = self.listed()
-        stays = bool(self._last) and all(each in there for each in self._last)
-        usable = (each for each in there if resolve.is_usable(each))
-        self._show(self._last if stays else self.wanted() or tuple(usable)[:1])
+        stays = bool(self._last) and set(self._last) <= set(self.listed())
+        self._show(self._last if stays else self.wanted() or tuple(self._usable()[:1]))
 
     def listed(self) -> list[Layer]:
         """Return the layers in the list, topmost first, as in the layer list beside it."""
         return [each for each in self._viewer.layers if not provenance.is_temporary(each)][::-1]
+
+    def _usable(self) -> list[Layer]:
+        return [each for each in self.listed() if source.reason_unusable(each) is None]
 
     def wanted(self) -> tuple[Layer, ...]:
         """Return the layers to choose by the viewer's selection."""
@@ -169,7 +169,7 @@ def attributes_in_file(layer: Image) -> dict[str, Any]:
     Nothing if the file does not hold what the layer does.
     """
     path, shape = layer.source.path, tuple(source.finest(layer).shape)
-    if not path or provenance.file_origin(layer.metadata) is not None:
+    if provenance.file_origin(layer.metadata) is not None:
         return {}
     found: dict[str, Any] = {}
     with suppress(DenoiseError), formats.open_stack(path) as picture:
@@ -320,7 +320,6 @@ class RegionInput(QWidget):
         parts.stack(QVBoxLayout(self), (self.box, self._drawn), spacing=4)
         self._drawn.hide()
         self.box.currentIndexChanged.connect(self._choose)
-        self.shapes.chosen.connect(self.moved)
 
     def region(self) -> RegionChoice:
         """Return the choice."""
@@ -333,22 +332,23 @@ class RegionInput(QWidget):
         self.shapes.offer({each: each.name for each in lasting})
 
     def events(self) -> list[tuple[Any, Any]]:
-        """Return the events of the viewer and of the Shapes layer that move the region."""
+        """Return the events that move the region: of the viewer, or else of the Shapes layer."""
         camera, dims = docks.camera_of(self._viewer).events, self._viewer.dims.events
-        views = (camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order)
-        found = [(event, self._on_view) for event in views]
-        if (shapes := self.shapes.layer()) is not None:
-            found += [(getattr(shapes.events, name), self.moved) for name in source.MOVES]
-            found.append((shapes.selected_data.events.items_changed, self.moved))
-        return found
+        moves = [camera.center, camera.zoom, dims.current_step, dims.ndisplay, dims.order]
+        if self.box.currentData() in _DRAWN:
+            shapes, moves = self.shapes.layer(), []
+            if shapes is not None:
+                moves = [getattr(shapes.events, name) for name in source.MOVES]
+                moves.append(shapes.selected_data.events.items_changed)
+        return [(event, self._on_moved) for event in moves]
 
     def draw(self, layer: Layer | None) -> None:
         """Start drawing on a Shapes layer for a layer; add it if there is none."""
         if layer is None:
             return
         name = f"region of {layer.name}"
-        named = [shapes for shapes in self._viewer.layers if shapes.name == name]
-        shapes = next((each for each in named if isinstance(each, Shapes)), None)
+        drawn = (each for each in self._viewer.layers if isinstance(each, Shapes))
+        shapes = next((each for each in drawn if each.name == name), None)
         if shapes is None:
             shapes = source.shapes_on(layer, name, 1 / 200, face_color="transparent")
             self._viewer.layers.append(shapes)
@@ -357,14 +357,8 @@ class RegionInput(QWidget):
         self._viewer.layers.selection.active = shapes
         shapes.mode = "add_rectangle"
 
-    def moved(self, event: object = None) -> None:
-        """Tell that a drawn region has changed, if it is chosen."""
-        if self.box.currentData() in _DRAWN:
-            self.changed.emit()
-
-    def _on_view(self, event: object = None) -> None:
-        if self.box.currentData() == VIEW:
-            self.changed.emit()
+    def _on_moved(self, event: object = None) -> None:
+        self.changed.emit()
 
     def _choose(self, _: int) -> None:
         self.refresh()

@@ -102,7 +102,7 @@ class RegionChoice:
     def part(self, layer: Image, axes: str, dims: Dims) -> Part:
         """Return the part of a layer that this is; raises `LayerError` if there is none."""
         if self.whole:
-            return part_of(axes, finest(layer).shape)
+            return part_of(axes, layer)
         if self.kind == VIEW:
             return in_view(layer, axes, dims)
         return in_rectangle(layer, axes, dims, self.shapes, one_plane=self.flat)
@@ -212,21 +212,9 @@ class Known:
     axes: str | None = None
     noise: NoiseChoice | None = None
     made_by: Any = None
-    _data: Any = None  # a weak reference
-    _sample: int = 0
-    _memories: dict[Any, LayerNoise] = field(default_factory=dict)
-
-    def memory(self, data: Any, model: str, *key: Any) -> LayerNoise:
-        """Return the memory of the noise of the layer, which a run fills in.
-
-        It is that of the `data` as they are now. `model` is as in `NoiseMemory`, `key` holds all
-        else that the measurement depends on: axes, what is corrected first, treatment of NaN,
-        device.
-        """
-        sample = 0 if is_lazy(data) else _checksum(data)
-        if self._data is None or self._data() is not data or self._sample != sample:
-            self._data, self._sample, self._memories = _reference(data), sample, {}
-        return self._memories.setdefault((model, *key), LayerNoise(model))
+    data: Any = None  # a weak reference
+    sample: int = 0  # of the data
+    memories: dict[Any, LayerNoise] = field(default_factory=dict)  # of their noise
 
 
 _known: WeakKeyDictionary[Layer, Known] = WeakKeyDictionary()
@@ -238,8 +226,16 @@ def known_of(layer: Layer) -> Known:
 
 
 def memory_of(layer: Image, model: str, *key: Any) -> LayerNoise:
-    """Return the memory of the noise of a layer, as `Known.memory` describes it."""
-    return known_of(layer).memory(finest(layer), model, *key)
+    """Return the memory of the noise of a layer, which a run fills in.
+
+    It is that of the data as they are now. `model` is as in `NoiseMemory`, `key` holds all else
+    that the measurement depends on: axes, what is corrected first, treatment of NaN, device.
+    """
+    known, data = known_of(layer), finest(layer)
+    sample = 0 if is_lazy(data) else _checksum(data)
+    if known.data is None or known.data() is not data or known.sample != sample:
+        known.data, known.sample, known.memories = _reference(data), sample, {}
+    return known.memories.setdefault((model, *key), LayerNoise(model))
 
 
 def memory_for(layer: Image, run: Run) -> NoiseMemory | None:

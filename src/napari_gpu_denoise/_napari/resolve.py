@@ -11,8 +11,7 @@ import numpy as np
 from napari.components import Dims
 from napari.layers import Image, Layer
 
-from napari_gpu_denoise._napari.layers import provenance, source
-from napari_gpu_denoise._napari.layers.regions import part_of, without_alpha
+from napari_gpu_denoise._napari.layers import provenance, regions, source
 from napari_gpu_denoise._napari.layers.results import shines_through
 from napari_gpu_denoise._napari.model import AUTO, PanelModel, known_of, memory_for, memory_of
 from napari_gpu_denoise._napari.run import NoiseRequest, Request
@@ -71,23 +70,19 @@ class Resolved:
         """What is to be done: what a panel says holds as long as this is the same."""
         return tuple(each.key for each in self.requests)
 
-    @property
-    def remark(self) -> str:
-        """What is odd about the settings, in a sentence; empty for nothing."""
-        for each in self.requests:
-            dtype, given = np.dtype(each.source.data.dtype), each.run.sigma
-            sigma = 0.0 if given is None or callable(given) else np.max(given)
-            if dtype.kind in "iu" and sigma > np.iinfo(dtype).max:
-                return "Sigma is larger than any grey level: hardly anything will be left. "
-        return ""
-
     def expected(self, devices: Sequence[Device]) -> str:
-        """Return how long the runs take, in a sentence."""
+        """Return how long the runs take, in a sentence, after one on what is odd about them."""
+        remark = ""
+        for each in self.requests:
+            sigma: Any = each.run.sigma
+            dtype = np.dtype(each.source.data.dtype)
+            if dtype.kind in "iu" and sigma and np.max(sigma) > np.iinfo(dtype).max:
+                remark = "Sigma is larger than any grey level: hardly anything will be left. "
         seconds = sum(seconds_on(each.run.filter, each.pixels, devices) for each in self.requests)
         kinds = {each.run.filter.name for each in self.requests}
         first = any(not was_used(device, name) for device in devices for name in kinds)
         compiling = " First run on this device: compiling, once." if first else ""
-        return f"{self.remark}Takes {time_in_words(seconds)}.{compiling}"
+        return f"{remark}Takes {time_in_words(seconds)}.{compiling}"
 
 
 def resolve(model: PanelModel, dims: Dims) -> Resolved | Problem:
@@ -182,12 +177,10 @@ def measurement(
     first. Raises `DenoiseError` if it does not fit.
     """
     taken, axes = source.capture(layer), axes_for(model, layer, dims)
-    shape, region = tuple(taken.data.shape), model.region
-    part = part_of(axes, shape) if whole else region.part(layer, axes, dims)
-    part = without_alpha(part, shape) if taken.alpha else part
+    region = model.region
+    part = regions.part_of(axes, layer) if whole else region.part(layer, axes, dims)
     memory = memory_of(layer, AUTO, axes, None, "raise", model.device)
-    flat = region.flat and not whole
-    return NoiseRequest(taken, axes, part, kind, flat, model.device, memory)
+    return NoiseRequest(taken, axes, part, kind, region.flat, model.device, memory)
 
 
 def advice_on(model: PanelModel, layer: Image, dims: Dims) -> Advice:
@@ -212,11 +205,6 @@ def advise(request: NoiseRequest, progress: Progress) -> Advice:
 # --- layers -----------------------------------------------------------------------------------
 
 
-def is_usable(layer: Layer) -> bool:
-    """Return whether a layer can be filtered."""
-    return source.reason_unusable(layer) is None
-
-
 def inputs_of(selected: Iterable[Layer], layers: Iterable[Layer]) -> tuple[Image, ...]:
     """Return the images that selected layers stand for, in their order in the viewer.
 
@@ -224,26 +212,17 @@ def inputs_of(selected: Iterable[Layer], layers: Iterable[Layer]) -> tuple[Image
     """
     layers, selected = list(layers), list(selected)
     origins = [provenance.first_origin(each, layers) for each in selected]
-    return tuple(each for each in layers if each in origins and is_usable(each))
+    usable = (each for each in layers if source.reason_unusable(each) is None)
+    return tuple(each for each in usable if each in origins)
 
 
-def channels_of(layer: Layer | None, layers: Iterable[Layer]) -> tuple[Image, ...]:
+def channels_of(layer: Layer, layers: Iterable[Layer]) -> tuple[Image, ...]:
     """Return the layers that the file of a layer was opened as, such as one for each channel."""
     layers = list(layers)
-    if layer is None or not _is_input(layer, layers) or (path := source.file_of(layer)) is None:
-        return ()
-    shape = tuple(source.finest(layer).shape)
-    return tuple(
-        each
-        for each in layers
-        if _is_input(each, layers)
-        and source.file_of(each) == path
-        and tuple(source.finest(each).shape) == shape
-    )
-
-
-def _is_input(layer: Layer, layers: Sequence[Layer]) -> bool:
-    return is_usable(layer) and provenance.first_origin(layer, layers) == layer
+    path, inputs = source.file_of(layer), inputs_of(layers, layers)
+    alike = (each for each in inputs if source.file_of(each) == path is not None)
+    found = tuple(e for e in alike if source.finest(e).shape == source.finest(layer).shape)
+    return found if layer in found else ()
 
 
 def channels_in_words(layers: Sequence[Image]) -> str:
@@ -261,9 +240,8 @@ def hidden_by(shown: Iterable[Image], layers: Iterable[Layer]) -> tuple[Layer, .
     """
     layers = list(layers)
     mixed = [provenance.first_origin(each, layers) for each in shown if shines_through(each)]
-    family = [each for each in layers if each in mixed or provenance.is_result(each)]
-    seen = [each for each in family if each.visible]
-    return tuple(each for each in seen if provenance.first_origin(each, layers) in mixed)
+    family = (each for each in layers if each in mixed or provenance.is_result(each))
+    return tuple(e for e in family if e.visible and provenance.first_origin(e, layers) in mixed)
 
 
 # --- axes, and places along them ------------------------------------------------------------------
@@ -294,14 +272,9 @@ def axes_for(model: PanelModel, layer: Image, dims: Dims) -> str:
     return axes_of(layer, dims.axis_labels)
 
 
-def follows_time(kind: Any) -> bool:
-    """Return whether a filter, if any, uses neighbouring frames by default."""
-    return kind is not None and "T" in kind().joint
-
-
-def needs_slices(kind: Any) -> bool:
-    """Return whether a filter, if any, works on volumes."""
-    return kind is not None and "Z" in kind().joint
+def _joins(kind: Any, axis: str) -> bool:
+    """Return whether a filter, if any, joins frames (T) or slices (Z) by default."""
+    return kind is not None and axis in kind().joint
 
 
 def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
@@ -310,12 +283,12 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     `axes` are as `check_axes` returns them. Only axes that the filter uses are offered, if `kind`
     is one.
     """
-    wanted = MEASUREMENTS if kind is Subspace else "Z" if needs_slices(kind) else "T"
+    wanted = MEASUREMENTS if kind is Subspace else "Z" if _joins(kind, "Z") else "T"
     if wanted in axes:
         return {}
     unknown = [i for i, a in enumerate(axes) if a == UNNAMED and shape[i] > 1]
     meanings, mistaken = _LIKELY[wanted].get(len(unknown), {}), axes.find(_MISTAKEN.get(wanted, ""))
-    needed = kind is Subspace or follows_time(kind)
+    needed = kind is Subspace or _joins(kind, "T")
     if not unknown and needed and mistaken >= 0 and shape[mistaken] > 1:
         unknown, meanings = [mistaken], _LIKELY[wanted][1]
     slices = kind is None or any(e.metadata["needs_axis"] == "Z" for e in setting_fields(kind))
@@ -324,21 +297,19 @@ def likely_axes(axes: str, shape: tuple[int, ...], kind: Any) -> dict[str, str]:
     found = {}
     for letters, meaning in meanings.items():
         if not set(letters) & set(axes):
-            named = list(axes)
-            for i, letter in zip(unknown, letters, strict=True):
-                named[i] = letter
-            found["".join(named)] = meaning
+            named = dict(zip(unknown, letters, strict=True))
+            found["".join(named.get(i, a) for i, a in enumerate(axes))] = meaning
     return found
 
 
 def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str, str]) -> str:
     """Return advice on unnamed axes, in bold if the filter needs them."""
-    if follows_time(kind) and "T" not in axes:
+    if _joins(kind, "T") and "T" not in axes:
         works = f"{kind.title} works along time"
         if not found:
             return f". {works}: without an axis T each image is filtered alone."
         return f". <b>{works}: name the time axis T, as in {' or '.join(found)}.</b>"
-    if needs_slices(kind) and "Z" not in axes:
+    if _joins(kind, "Z") and "Z" not in axes:
         works = f"{kind.title} works on volumes"
         if not found:
             other = "VBM3D for time-lapses" if "T" in axes else "BM3D for images"
@@ -347,6 +318,6 @@ def advice_on_axes(axes: str, shape: tuple[int, ...], kind: Any, found: dict[str
     hints = ", ".join(f"for {meaning} type {letters}" for letters, meaning in found.items())
     if hints:
         return f". {hints[0].upper()}{hints[1:]}."
-    alone = not (kind in (None, Subspace) or follows_time(kind) or needs_slices(kind))
+    alone = not (kind in (None, Subspace) or _joins(kind, "T") or _joins(kind, "Z"))
     volume = "Z" in axes and shape[axes.index("Z")] >= SLICES
     return ". BM4D filters all slices of a volume together." * (alone and volume)

@@ -13,7 +13,6 @@ from napari_gpu_denoise.errors import DenoiseError, LayerError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats, samples
 from napari_gpu_denoise.image.axes import check_axes
 from napari_gpu_denoise.noise.models import NoiseModel
-from napari_gpu_denoise.noise.structure.record import parse_correction
 from napari_gpu_denoise.protocol.settings import as_options
 from napari_gpu_denoise.run.request import Run
 
@@ -89,7 +88,7 @@ def noise_argument(run: Run) -> dict[str, Any]:
 
 def common_arguments(run: Run) -> dict[str, Any]:
     """Return the arguments of a run that all filters take, where they are not the defaults."""
-    correct = parse_correction(run.correct)
+    correct: Any = run.correct
     dtype = run.dtype and str(run.dtype)
     given = {"dtype": dtype, "nonfinite": run.nonfinite}
     given["correct"] = correct and correct.as_argument()

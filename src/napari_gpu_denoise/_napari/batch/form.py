@@ -15,7 +15,7 @@ from napari_gpu_denoise._napari.batch.rows import Row
 from napari_gpu_denoise._napari.denoise.form import FilterChoice, without_image
 from napari_gpu_denoise._napari.denoise.options import RunOptions
 from napari_gpu_denoise._napari.model import PanelModel
-from napari_gpu_denoise.errors import DenoiseError, FileError, OutputError
+from napari_gpu_denoise.errors import FileError, OutputError
 from napari_gpu_denoise.files.batch import Batch
 from napari_gpu_denoise.files.formats import find_files, pair
 from napari_gpu_denoise.files.one_file import Options
@@ -61,10 +61,9 @@ class BatchForm(QtWidgets.QWidget):
         self.options = RunOptions(self, PanelModel(), "file", automatic)
         self.options.noise.button.hide()  # measures a layer
         self._lay_out()
-        self.existing.currentIndexChanged.connect(lambda _: self.changed.emit())
-        self.output.textChanged.connect(lambda _: self.changed.emit())
-        for part in (self.filter, self.options):
-            part.changed.connect(self.changed)
+        boxes = self.existing.currentIndexChanged, self.output.textChanged
+        for changed in (*boxes, self.filter.changed, self.options.changed):
+            changed.connect(self.changed)
 
     def _lay_out(self) -> None:
         name = "Choose the folder for the results"
@@ -109,11 +108,8 @@ class BatchForm(QtWidgets.QWidget):
         return os.path.join(folder, "") if os.path.splitext(folder)[1] else folder
 
     def key(self) -> Any:
-        """Return a key of the request, or None if the settings conflict."""
-        try:
-            return self.run(), self.folder(), self.existing.currentData()
-        except DenoiseError:
-            return None
+        """Return a key of the request; raises `DenoiseError` if it does not fit together."""
+        return self.run(), self.folder(), self.existing.currentData()
 
     def _choose_output(self) -> None:
         if name := self.ask_folder("Folder of the results"):

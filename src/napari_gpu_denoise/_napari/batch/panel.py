@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -169,13 +170,13 @@ class BatchPanel(Panel):
     def waiting(self) -> tuple[list[listed.Row], bool]:
         """Return the files that a run would denoise, and whether it continues the last run."""
         left = [row for row in self.files.rows if row.state not in listed.ENDED]
-        on = bool(left) and self._key is not None and self._key == self.form.key()
-        return (left, True) if on else (list(self.files.rows), False)
+        with suppress(DenoiseError):
+            if left and self._key == self.form.key():
+                return left, True
+        return list(self.files.rows), False
 
     def run(self) -> None:
         """Denoise the files that wait; errors are shown in the panel."""
-        if self.runs.running:
-            return
         self._todo, on = self.waiting()
         try:
             batch = self._batch(resume=on)
@@ -190,16 +191,11 @@ class BatchPanel(Panel):
         self.runs.start(BatchRequest(batch, frozenset(row.path for row in self._todo)), name)
         self.show_running(True)
 
-    @property
-    def _stopping(self) -> bool:
-        return self.runs.running and self.runs.request.stopping.is_set()
-
     def cancel(self) -> None:
         """Stop at the next step; files that are complete stay."""
-        if self.runs.running:
-            self.runs.request.stopping.set()
-            self.stop_button.setEnabled(False)
-            self.say("Stopping …")
+        self.runs.request.stopping.set()
+        self.stop_button.setEnabled(False)
+        self.say("Stopping …")
 
     def stop(self) -> None:
         """Stop; the panel is being closed. What is done is kept on the disk."""
@@ -245,11 +241,9 @@ class BatchPanel(Panel):
 
     def _on_moved(self, progress: BatchProgress) -> None:
         now, row = time.monotonic(), self.files.row_of(progress.path)
-        if row is None:
-            return  # of a run that was left
         if row.state != listed.RUNNING:
             self.files.scrollToItem(row)
-        elif now < self._shown + _INTERVAL or self._stopping:
+        elif now < self._shown + _INTERVAL or self.runs.request.stopping.is_set():
             return
         self._shown = now
         row.run(progress)
@@ -257,8 +251,6 @@ class BatchPanel(Panel):
 
     def _on_filed(self, report: FileReport) -> None:
         row = self.files.row_of(report.input)
-        if row is None:
-            return
         row.end(report)
         if row.state != listed.DONE:
             self._left = TimeLeft()  # its pace is not that of the others
@@ -269,8 +261,8 @@ class BatchPanel(Panel):
         report = outcome.value or BatchReport(())
         for file in report.files:
             row = self.files.row_of(file.input)
-            if row and row.report is not None and row.report.error is not file.error:
-                row.end(file)  # its result is gone
+            if row.report is None:
+                row.end(file)  # it was complete when the batch was stopped
         self._settle(report.notes)
         if outcome.error is not None:
             self.show_error(outcome.error)
@@ -298,10 +290,9 @@ class BatchPanel(Panel):
         expected = [row for row in self._todo if not row.broken] or self._todo
         ended = sum(row.report is not None for row in expected)
         done, total = _PARTS * (ended + sum(row.share for row in expected)), len(expected)
-        if total:
-            self.progress.setRange(0, _PARTS * total)
-            self.progress.setValue(round(done))
-        if self.runs.running and not self._stopping:
+        self.progress.setRange(0, _PARTS * total)
+        self.progress.setValue(round(done))
+        if not self.runs.request.stopping.is_set():
             left = self._left.left(Step(round(done), _PARTS * total, "files"))
             words = f" {left.capitalize()}." if left else ""
             self.say(f"{ended} of {_files(total)} done.{words}")

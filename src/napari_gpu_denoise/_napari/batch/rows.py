@@ -60,11 +60,6 @@ class Row(QtWidgets.QTreeWidgetItem):
         self.wait()
 
     @property
-    def words(self) -> str:
-        """The state in words."""
-        return self.text(STATE)
-
-    @property
     def broken(self) -> bool:
         """Whether its header cannot be read."""
         return self.header is not None and not self.header.axes
@@ -73,7 +68,7 @@ class Row(QtWidgets.QTreeWidgetItem):
     def details(self) -> str:
         """Name and state, completely; of a file that waits its header."""
         header = self.header if self.state == WAITING else None
-        return f"{self.text(FILE)}: {self.words if header is None else header.details}"
+        return f"{self.text(FILE)}: {self.text(STATE) if header is None else header.details}"
 
     def describe(self, header: Header) -> None:
         """Show the header."""
@@ -224,7 +219,7 @@ class FileList(QtWidgets.QTreeWidget):
             self.takeTopLevelItem(self.indexOfTopLevelItem(row))
         self.rows = [row for row in self.rows if row.treeWidget() is not None]
 
-    def row_of(self, path: Path) -> Row | None:
+    def row_of(self, path: Path) -> Any:
         """Return the row of a file, if it is in the list."""
         return next((row for row in self.rows if row.path == path), None)
 

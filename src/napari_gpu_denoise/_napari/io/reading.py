@@ -14,30 +14,27 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from napari.types import FullLayerData
+from napari.utils.colormaps import CYMRGB, MAGENTA_GREEN
 
 from napari_gpu_denoise._napari.layers import provenance
-from napari_gpu_denoise._napari.layers.arrays import as_dask
+from napari_gpu_denoise._napari.layers.arrays import LazyArray, as_dask
 from napari_gpu_denoise.errors import DenoiseError
 from napari_gpu_denoise.files import formats
 from napari_gpu_denoise.files.image_file import Channel, ImageFile
 
-LayerData = tuple[Any, dict[str, Any], str]
-
 _COLOURS = (2, 6)  # RGB and YCbCr, photometric interpretations of a TIFF
 LARGEST_LOADED = 1 << 27  # bytes; more stays in the file until it is looked at
-# Where a file names no colours, as napari has them.
-_TWO, _MORE = ("magenta", "green"), ("cyan", "yellow", "magenta", "red", "green", "blue")
 
 
-def get_reader(path: str | list[str]) -> Callable[[str], list[LayerData]] | None:
+def get_reader(path: str | list[str]) -> Callable[[str], list[FullLayerData]] | None:
     """Return the reader of a file, or None if it is none of ours; several are napari's to stack."""
     if not isinstance(path, (str, os.PathLike)) or not formats.is_image(path):
         return None
     return read
 
 
-def read(path: str) -> list[LayerData]:
+def read(path: str) -> list[FullLayerData]:
     """Return the layers of a file: one, or one for each channel."""
     from napari.utils.notifications import show_info
 
@@ -64,25 +61,13 @@ class _File(contextlib.ExitStack):
     __del__ = contextlib.ExitStack.close
 
 
-class _Held:
-    """Pixels of an open file."""
-
-    def __init__(self, pixels: Any, file: _File):
-        self._pixels, self._file = pixels, file
-        self.shape, self.dtype, self.ndim = pixels.shape, pixels.dtype, pixels.ndim
-        self.chunks = getattr(pixels, "chunks", None)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._pixels[index]
-
-
 def _lazily(picture: ImageFile, file: _File) -> list[Any]:
     """Return the pixels of a file, and those of its pyramid, as dask arrays."""
     every = picture.data, *picture.metadata.get("levels", ())
-    return [as_dask(_Held(each, file), picture.axes.endswith("S")) for each in every]
+    return [as_dask(LazyArray(each, held=file), picture.axes.endswith("S")) for each in every]
 
 
-def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
+def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[FullLayerData]:
     """Yield the layers of an image."""
     colours = picture.metadata.get("photometric") in _COLOURS
     order = provenance.layer_order(picture.axes, colours)
@@ -96,25 +81,22 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
     left = "".join(a for i, a in enumerate(axes) if i != split and not (rgb and a == "S"))
     place = provenance.placing(picture, left)
     channels = [*picture.pixel_metadata.channels, *[Channel()] * count][:count]
-    colours = _colours_of(channels)
+    # Where a file names no colours, as napari has them.
+    usual = {1: ["gray"], 2: MAGENTA_GREEN}.get(count, CYMRGB)
     for number, channel in enumerate(channels):
         data = levels
         if split is not None:
             data = [each[(slice(None),) * split + (number,)] for each in levels]
         origin = provenance.Origin(
             path=os.path.abspath(picture.path),
-            axes=picture.axes,
-            shape=tuple(picture.data.shape),
+            split=None if split is None else order[split],
             place=-1 if split is None else number,
             name=channel.name,
             colour=channel.colour,
             stamp=provenance.stamp_of(picture),
-            scale=place["scale"],
-            units=place["units"],
         )
-        metadata, title = _made(picture.history, number), ""
-        if metadata:
-            title = provenance.filter_title(metadata[provenance.METADATA_KEY])
+        metadata = _made(picture.history, number)
+        title = provenance.filter_title(provenance.record_in(metadata))
         made = f" {title}" if title and title not in stem else ""  # as of panels
         own = channel.name or f"channel {number}"
         attributes = {
@@ -125,7 +107,12 @@ def _layers(picture: ImageFile, levels: list[Any]) -> Iterator[LayerData]:
             **place,
         }
         if not rgb:
-            attributes |= _looks(channel, colours[number], count)
+            told = channel.colour.replace("#ffffff", "gray")
+            attributes["colormap"] = told or usual[number % len(usual)]
+            if count > 1:
+                attributes["blending"] = "additive"
+            if channel.limits is not None and all(map(math.isfinite, channel.limits)):
+                attributes["contrast_limits"] = tuple(map(float, channel.limits))
         yield data if len(levels) > 1 else data[0], attributes, "image"
 
 
@@ -142,20 +129,3 @@ def _made(history: Sequence[dict], channel: int) -> dict[str, Any]:
         return {}
     *earlier, last = found
     return {provenance.METADATA_KEY: {**last, provenance.HISTORY: earlier} if earlier else last}
-
-
-def _colours_of(channels: list[Channel]) -> list[str]:
-    """Return the colours of channels; grey for white, or for one channel without a colour."""
-    usual = {1: ("gray",), 2: _TWO}.get(len(channels), _MORE)
-    told = [each.colour.replace("#ffffff", "gray") for each in channels]
-    return [known or usual[k % len(usual)] for k, known in enumerate(told)]
-
-
-def _looks(channel: Channel, colour: str, count: int) -> dict[str, Any]:
-    """Return how a channel is drawn, beside `count` others."""
-    found: dict[str, Any] = {"colormap": colour}
-    if count > 1:
-        found["blending"] = "additive"
-    if channel.limits is not None and all(map(math.isfinite, channel.limits)):
-        found["contrast_limits"] = tuple(np.asarray(channel.limits, float).tolist())
-    return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+from napari.types import FullLayerData
 from napari.utils.colormaps import ensure_colormap
 from qtpy.QtCore import Qt, QThread
 from qtpy.QtWidgets import QApplication, QProgressDialog
@@ -30,8 +30,6 @@ _PATIENCE = 400  # milliseconds until the user is told
 _PAUSE = 0.005  # seconds between two looks whether a file is written
 T = TypeVar("T")
 
-LayerData = tuple[Any, dict[str, Any], str]
-
 _DEFAULT = ".ome.tif"
 _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 
@@ -40,33 +38,24 @@ _LARGE = 1 << 24  # bytes from which napari stands still if it writes itself
 class Pixels:
     """A layer to write: its data at the finest level, and their metadata.
 
-    `data` are in memory, or a dask array. `record` says how they were made, if that is known.
+    `data` are in memory, or a dask array, whose last axis holds colours if they are `rgb`. `steps`
+    along the axes have the units that files know. `record` says how they were made; empty if
+    nothing does.
     """
 
     name: str
     data: Any = field(repr=False)
     axes: str
+    rgb: bool
+    steps: image_file.Steps
     attributes: dict[str, Any] = field(repr=False)
     origin: provenance.Origin | None
-    record: dict[str, Any] | None
-
-    @property
-    def rgb(self) -> bool:
-        """Whether the last axis holds colours."""
-        return bool(self.attributes.get("rgb"))
+    record: dict[str, Any]
 
     @property
     def place(self) -> int:
         """The place among the channels of the file; -1 if it is none of these."""
         return -1 if self.origin is None else self.origin.place
-
-    @property
-    def steps(self) -> image_file.Steps:
-        """The steps along the axes, with the units that files know."""
-        scale = np.abs(self.attributes.get("scale", ())).tolist()
-        units = self.attributes.get("units") or ("pixel",) * len(scale)
-        found = zip(self.axes, scale, map(image_file.unit_named, units), strict=False)
-        return {axis: (step, unit) for axis, step, unit in found if unit or step != 1}
 
 
 def _stacked(layers: list[Pixels], axis: int | None) -> Any:
@@ -107,7 +96,7 @@ def run_with_wait_dialog(work: Callable[[], T], text: str) -> T:
     return result.result()
 
 
-def write_images(path: str, layers: list[LayerData]) -> list[str]:
+def write_images(path: str, layers: list[FullLayerData]) -> list[str]:
     """Write image layers into one file; return its name."""
     from napari.utils.notifications import show_info
 
@@ -120,12 +109,11 @@ def write_images(path: str, layers: list[LayerData]) -> list[str]:
     return [target]
 
 
-def _write(path: str, layers: Sequence[LayerData]) -> tuple[str, list[str]]:
+def _write(path: str, layers: Sequence[FullLayerData]) -> tuple[str, list[str]]:
     notes: list[str] = []
     # *Save All Layers* hands over what panels only show.
-    records = [provenance.record_in(each.get("metadata", {})) for _, each, _ in layers]
-    shown = zip(layers, records, strict=True)
-    lasting = [each for each, record in shown if provenance.TEMPORARY not in record]
+    records = ((each, provenance.record_in(each[1].get("metadata", {}))) for each in layers)
+    lasting = [each for each, record in records if provenance.TEMPORARY not in record]
     if not lasting:
         raise LayerError(
             "A preview or comparison is not saved: run the filter, and save its result."
@@ -170,13 +158,18 @@ def _pixels(data: Any, attributes: dict[str, Any], notes: list[str]) -> Pixels:
     if dtype.kind == "b":
         data = data.view(np.uint8)
     metadata = attributes.get("metadata", {})
-    record = metadata.get(provenance.METADATA_KEY)
+    record = provenance.record_in(metadata)
     try:  # what a file says may be anything
         axes = check_axes(record["axes"] or "", data.shape)
     except (LookupError, TypeError, DenoiseError):
         axes = letters_of(attributes.get("axis_labels", ()), data.ndim - rgb) + "S" * rgb
-    axes = tiff.lettered(_named_by_units(axes, attributes.get("units") or (), name, notes))
-    return Pixels(name, data, axes, attributes, provenance.file_origin(metadata), record)
+    scale = np.abs(attributes.get("scale", ())).tolist()
+    units = attributes.get("units") or ("pixel",) * len(scale)
+    axes = tiff.lettered(_named_by_units(axes, units, name, notes))
+    told = zip(axes, scale, map(image_file.unit_named, units), strict=False)
+    steps = {axis: (step, unit) for axis, step, unit in told if unit or step != 1}
+    origin = provenance.file_origin(metadata)
+    return Pixels(name, data, axes, rgb, steps, attributes, origin, record)
 
 
 def _named_by_units(axes: str, units: Sequence[Any], name: str, notes: list[str]) -> str:
@@ -196,48 +189,45 @@ def _as_file(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFil
     the name says that another kind of file is wanted.
     """
     origin = whole[0].origin
-    if origin is None or any(_file(one.origin) != _file(origin) for one in whole):
+    files = {one.origin and (one.origin.path, one.origin.stamp) for one in whole}
+    if origin is None or len(files) > 1:
         return None
-    split, order = origin.split, provenance.layer_order(origin.axes, whole[0].rgb)
+    try:
+        with formats.open_stack(origin.path) as like:
+            pass  # only its description is needed
+        formats.check_name(path, like)
+        formats.check_writable(like, np.result_type(*(one.data.dtype for one in whole)))
+    except (FileError, ImageError, OutputError):
+        return None
+    split, order = origin.split, provenance.layer_order(like.axes, whole[0].rgb)
     whole = sorted(whole, key=lambda one: one.place)
-    places = [-1] if split is None else list(range(origin.shape[split]))
-    if [one.place for one in whole] != places:
+    places = [-1] if split is None else list(range(like.data.shape[split]))
+    if provenance.stamp_of(like) != origin.stamp or [one.place for one in whole] != places:
         return None
-    shape = tuple(origin.shape[i] for i in order if i != split)
+    shape = tuple(like.data.shape[i] for i in order if i != split)
     if any(tuple(one.data.shape) != shape for one in whole):
         return None
-    if any(not _is_placed(one, origin) for one in whole):
+    left = "".join(like.axes[i] for i in order if i != split)
+    given = provenance.placing(like, left.removesuffix("S") if whole[0].rgb else left)
+    if any(not _is_placed(one, given) for one in whole):
         notes.append(
             f"The layer was moved: its scale is saved, other metadata of {origin.path} are not."
         )
         return None
     stacked = _stacked(whole, None if split is None else order.index(split))
-    data = stacked.transpose(tuple(np.argsort(order)))
-    try:
-        with formats.open_stack(origin.path) as like:
-            pass  # only its description is needed
-        formats.check_name(path, like)
-        formats.check_writable(like, np.dtype(data.dtype))
-    except (FileError, ImageError, OutputError):
-        return None
-    if provenance.stamp_of(like) != origin.stamp or tuple(like.data.shape) != origin.shape:
-        return None
     wants_ome = path.lower().endswith((".ome.tif", ".ome.tiff"))
-    return None if wants_ome and like.kind != "ome" else (like, data)
+    if wants_ome and like.kind != "ome":
+        return None
+    return like, stacked.transpose(tuple(np.argsort(order)))
 
 
-def _file(origin: provenance.Origin | None) -> tuple[Any, ...]:
-    """Return by what layers of one file are known."""
-    return () if origin is None else (origin.path, origin.stamp, origin.axes, origin.shape)
-
-
-def _is_placed(one: Pixels, origin: provenance.Origin) -> bool:
-    """Return whether a layer has the scale and the units that its file gave it."""
+def _is_placed(one: Pixels, given: dict[str, Any]) -> bool:
+    """Return whether a layer has the scale and the units that its file gives it."""
     units = tuple(map(str, one.attributes.get("units") or ()))
     scale = tuple(one.attributes.get("scale", ()))
-    if len(scale) != len(origin.scale) or units != origin.units:
+    if len(scale) != len(given["scale"]) or units != given["units"]:
         return False
-    return bool(np.allclose(scale, origin.scale, 1e-9, 0)) and _is_upright(one.attributes)
+    return bool(np.allclose(scale, given["scale"], 1e-9, 0)) and _is_upright(one.attributes)
 
 
 def _fresh(path: str, whole: list[Pixels], notes: list[str]) -> tuple[ImageFile, Any]:
@@ -313,19 +303,10 @@ def _new_records(whole: list[Pixels], like: ImageFile) -> list[dict]:
 
     With several layers each record says which channel it is of.
     """
-    known = {_key({**each, "channel": None}) for each in like.history}
-    found: dict[str, dict] = {}
+    found = []
     for number, one in enumerate(whole):
-        if not isinstance(one.record, dict):
-            continue
         place = number if one.place < 0 else one.place
-        for record in provenance.runs_in(one.record):
-            told = {**record, "channel": place} if len(whole) > 1 else record
-            if _key({**told, "channel": None}) not in known:
-                found.setdefault(_key(told), told)
-    return list(found.values())
-
-
-def _key(record: dict) -> str:
-    """Return a text that equal records have, of which a file may hold thousands."""
-    return json.dumps(record, sort_keys=True, default=repr)
+        known = sum(each.get("channel", place) == place for each in like.history)
+        for record in provenance.runs_in(one.record)[known:]:
+            found.append({**record, "channel": place} if len(whole) > 1 else record)
+    return found

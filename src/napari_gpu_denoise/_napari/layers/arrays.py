@@ -53,7 +53,8 @@ class LazyArray:
 
     `data` has ``shape``, ``dtype`` and NumPy indexing. `part` has an index, or a slice, for each
     axis; by default it is all. If the data have chunks, `chunks` says what is best read at once,
-    unless chunks along `time`, an axis of frames, are single frames.
+    unless chunks along `time`, an axis of frames, are single frames. `held`, such as the open
+    file of the data, is kept for as long as this is.
     """
 
     def __init__(
@@ -62,8 +63,9 @@ class LazyArray:
         progress: Progress = SILENT,
         part: tuple[int | slice, ...] | None = None,
         time: int | None = None,
+        held: Any = None,
     ):
-        self._data, self._progress = data, progress
+        self._data, self._progress, self._held = data, progress, held
         part = part or (slice(None),) * len(data.shape)
         self._places = [
             at if isinstance(at, int) else range(length)[at]
@@ -71,9 +73,9 @@ class LazyArray:
         ]
         self.shape = tuple(len(each) for each in self._places if isinstance(each, range))
         self.dtype, self.ndim, self.size = data.dtype, len(self.shape), math.prod(self.shape)
-        held = getattr(data, "chunks", None)
-        if held is not None and self.ndim == len(data.shape):
-            lengths = [one if isinstance(one, int) else max(one, default=1) for one in held]
+        chunks = getattr(data, "chunks", None)
+        if chunks is not None and self.ndim == len(data.shape):
+            lengths = [one if isinstance(one, int) else max(one, default=1) for one in chunks]
             if time is None or lengths[time] > 1:
                 self.chunks = tuple(map(min, lengths, self.shape))
 

@@ -29,33 +29,24 @@ ASKED = "asked"  # options of the run, which cannot be told from what it did
 class Origin:
     """The file that a layer was read from.
 
-    `axes` and `shape` are those of the whole image there, `place` is that of the layer along the
-    axis of channels that was taken apart (-1 if none was), `name` that channel's own. `stamp` tells
-    whether the file has changed since; `scale` and `units` are what the layer was given.
+    `split` is the axis of channels there that was taken apart, None if none was, `place` that of
+    the layer along it, else -1, `name` that channel's own. `stamp` tells whether the file has
+    changed since.
     """
 
     path: str
-    axes: str
-    shape: tuple[int, ...]
+    split: int | None
     place: int
     name: str
     colour: str
     stamp: tuple[int, ...]
-    scale: tuple[float, ...]
-    units: tuple[str, ...]
-
-    @property
-    def split(self) -> int | None:
-        """The axis of channels that was taken apart, in the file; None if none was."""
-        return None if self.place < 0 else split_axis(self.axes, self.shape)
 
 
 def file_origin(metadata: Mapping[str, Any]) -> Origin | None:
     """Return the file that a layer with these metadata was made from; None if of none."""
     try:
-        found = dict(metadata[FILE_KEY])
-        lists = ("shape", "stamp", "scale", "units")
-        return Origin(**{**found, **{name: tuple(found[name]) for name in lists}})
+        found = metadata[FILE_KEY]
+        return Origin(**{**found, "stamp": tuple(found["stamp"])})
     except (KeyError, TypeError, ValueError):
         return None
 

@@ -31,41 +31,30 @@ class Part:
     code: str
 
 
-def part_of(axes: str, shape: tuple[int, ...], places: dict[int, Any] | None = None) -> Part:
-    """Return the part of an array at places of its axes, by number: an index, or start and stop."""
-    places = places or {}
-    index: list[int | slice] = []
-    spans: dict[str, slice] = {}
-    left, words = "", []
+def part_of(axes: str, layer: Image, places: dict[int, Any] | None = None) -> Part:
+    """Return the part of a layer at places of its axes, by number: an index, or start and stop.
+
+    Of RGBA it is the part without alpha.
+    """
+    shape = finest(layer).shape
+    colours = {len(shape) - 1: (0, 3)} if layer.rgb else {}
+    places, index, words, code = {**colours, **(places or {})}, [], [], []
     for i, (letter, length) in enumerate(zip(axes, shape, strict=True)):
-        place = places.get(i)
+        place = places.get(i, (0, length))
         if isinstance(place, int):
             index.append(place)
             words.append(f"{AXIS_WORDS.get(letter, 'plane')} {place}")
+            code.append(str(place))
         else:
-            spans[letter] = slice(*(place or (0, length)))
-            index.append(spans[letter])
-            left += letter
-    y, x = spans["Y"], spans["X"]
-    if (y, x) != tuple(slice(0, shape[axes.index(letter)]) for letter in "YX"):
+            index.append(slice(*place))
+            code.append(":" if place == (0, length) else "{}:{}".format(*place))
+    left = "".join(a for a, at in zip(axes, index, strict=True) if isinstance(at, slice))
+    y, x = (index[axes.index(letter)] for letter in "YX")
+    if (code[axes.index("Y")], code[axes.index("X")]) != (":", ":"):
         words.append(f"rows {y.start} to {y.stop - 1}, columns {x.start} to {x.stop - 1}")
-    return Part(tuple(index), left, ", ".join(words), _index_code(index, shape))
-
-
-def without_alpha(part: Part, shape: tuple[int, ...]) -> Part:
-    """Return a part of RGBA without alpha."""
-    index = [*part.index[:-1], slice(0, 3)]
-    return Part(tuple(index), part.axes, part.place, _index_code(index, shape))
-
-
-def _index_code(index: list[int | slice], shape: tuple[int, ...]) -> str:
-    words = []
-    for at, length in zip(index, shape, strict=True):
-        span = at if isinstance(at, int) else f"{at.start}:{at.stop}"
-        words.append(":" if at == slice(0, length) else str(span))
-    while words and words[-1] == ":":
-        words.pop()
-    return f"[{', '.join(words)}]" if words else ""
+    while code and code[-1] == ":":
+        code.pop()
+    return Part(tuple(index), left, ", ".join(words), f"[{', '.join(code)}]" if code else "")
 
 
 def in_view(layer: Image, axes: str, dims: Dims) -> Part:
@@ -82,7 +71,7 @@ def in_view(layer: Image, axes: str, dims: Dims) -> Part:
     for i, (start, stop) in enumerate(region.spans):
         if i != channel_axis(axes):
             places[i] = (start, stop) if i in region.plane else start
-    return part_of(axes, finest(layer).shape, places)
+    return part_of(axes, layer, places)
 
 
 def _index_at(layer: Image, axis: int, point: Any) -> int:
@@ -131,7 +120,7 @@ def in_rectangle(
     if one_plane:
         others = set(range(layer.ndim)) - {*places, channel_axis(axes)}
         places |= {i: _index_at(layer, i, corners.mean(axis=0)) for i in others}
-    return part_of(axes, shape, places)
+    return part_of(axes, layer, places)
 
 
 def _to_data(layer: Image, dims: Dims, world: Any) -> np.ndarray:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 from napari.layers import Image, Layer
 from napari.viewer import Viewer
 
@@ -101,7 +100,5 @@ def at_places(source: Source, places: dict[int, int]) -> Source:
     from napari.utils.transforms import Affine
 
     given = {name: source.attributes[name] for name in ("scale", "translate", "rotate", "shear")}
-    first = np.zeros(len(given["scale"]))
-    for axis, place in places.items():
-        first[axis] = place
+    first = [places.get(axis, 0) for axis in range(len(given["scale"]))]
     return replace(source, attributes={**source.attributes, "translate": Affine(**given)(first)})

@@ -96,7 +96,7 @@ def finest(layer: Image) -> Any:
 
 def place_of(layer: Layer) -> dict[str, Any]:
     """Return where a layer lies, as arguments of another one."""
-    return {name: getattr(layer, name) for name in PLACE if hasattr(layer, name)}
+    return {name: getattr(layer, name) for name in PLACE}
 
 
 def looks_of(layer: Image) -> dict[str, Any]:
@@ -108,12 +108,7 @@ def looks_of(layer: Image) -> dict[str, Any]:
 def set_changed(layer: Layer, attributes: dict[str, Any]) -> None:
     """Set the attributes of a layer that differ from what they are; each change is drawn."""
     for name, value in attributes.items():
-        now = getattr(layer, name)
-        try:
-            same = bool(np.all(np.asarray(now) == np.asarray(value)))
-        except (TypeError, ValueError):
-            same = False
-        if not same:
+        if not np.array_equal(getattr(layer, name), value):
             setattr(layer, name, value)
 
 
@@ -141,15 +136,10 @@ def no_layer() -> LayerError:
     )
 
 
-def capture(layer: Layer | None) -> Source:
-    """Return all of a layer that a run and its result need.
-
-    Raises `LayerError` if there is no layer, or it is not an image.
-    """
+def capture(layer: Image | None) -> Source:
+    """Return all of a layer that a run and its result need; raises `LayerError` without one."""
     if layer is None:
         raise no_layer()
-    if (reason := reason_unusable(layer)) is not None:
-        raise LayerError(reason)
     _, attributes, _ = layer.as_layer_data_tuple()
     kept = {key: attributes[key] for key in _INHERITED if key in attributes}
     if layer.rgb:
@@ -215,11 +205,8 @@ def suggest_axes(layer: Image, dims_labels: Sequence[str] = ()) -> str:
     Colour and time are never guessed from lengths: without clear labels the last two axes are Y
     and X and all others independent planes, ``.``; the last axis of an RGB layer is S.
     """
-    colour = "S" if layer.rgb else ""
-    for labels in (getattr(layer, "axis_labels", ()), dims_labels):
-        if roles := clear_letters(labels, layer.ndim):
-            return roles + colour
-    return letters_of((), layer.ndim) + colour
+    own = clear_letters(layer.axis_labels, layer.ndim)
+    return (own or letters_of(dims_labels, layer.ndim)) + "S" * layer.rgb
 
 
 def letters_of(labels: Sequence[str], ndim: int) -> str:
