@@ -175,7 +175,9 @@ def test_inputs_and_results_are_opened_in_compare(viewer, batch, tmp_path, run, 
     run(panel)
     viewer.open(str(source), plugin="napari-gpu-denoise")
     panel.files.rows[0].setSelected(True)
+    viewer.camera.center, viewer.camera.zoom = (900.0, 900.0), 40.0
     click(panel.open_button)
+    assert_array_equal(viewer.camera.center[-2:], (9.5, 11.5))  # of the image
     compared = viewer.window.dock_widgets["Compare (GPU Denoise)"]
     qtbot.waitUntil(lambda: compared.overlay.mode == "curtain")
     before, after = viewer.layers[:2], [each for each in viewer.layers if is_result(each)]

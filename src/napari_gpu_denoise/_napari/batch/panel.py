@@ -369,6 +369,7 @@ class BatchPanel(Panel):
                     made = opened(str(result))
             if made:
                 docks.open_panel(self._viewer, "Compare").layer.choose(made[0])
+                self._viewer.reset_view()  # which may be far from it
         except Exception as error:
             self.show_error(error)
 
