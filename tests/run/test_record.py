@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
 import numpy as np
@@ -103,3 +104,32 @@ def test_the_mean_of_a_result():
     filled = np.where(counts > 30, np.where(counts > 31, 1e20, np.nan), counts)
     assert noted("biased", filled, np.where(counts > 30, filled, clean), "TYX", []) is None
     assert noted("biased", counts[..., :1], clean[..., :1], "TYX", []) is None
+
+
+def measured(case: str) -> tuple[np.ndarray, dict]:
+    """Return an image whose noise is told by more than a model, and options of its run."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[-1:1:192j, -1:1:200j]
+    sigma, shape = np.float64(10.0), (192, 200)
+    if case == "planes":
+        sigma, shape = np.linspace(4.0, 30, 6)[:, None, None], (6, 96, 110)
+    elif case == "places":
+        sigma = 8 * (1 + 0.75 * (y**2 + x**2))
+    image = (120 + sigma * rng.standard_normal(shape)).astype(np.float32)
+    if case.startswith("blank"):
+        image[:70] = 5
+    return image, {"noise": "gaussian"} if case.endswith("sigma") else {}
+
+
+@pytest.mark.parametrize("case", ["planes", "places", "blank", "blank, one sigma", "alike"])
+def test_a_record_repeats_its_run_to_the_bit(device, case):
+    image, options = measured(case)
+    first = gd.denoise(image, SETTINGS, **options, device=device)
+    record = json.loads(json.dumps(first.record.as_dict(), allow_nan=False))
+    assert ("estimate" in record) == (case != "alike")
+    if "estimate" in record:
+        told = {"noise": gd.NoiseEstimate.from_dict(record["estimate"])}
+    else:
+        told = {"noise": [gd.NoiseModel.from_dict(each) for each in record["noise"]]}
+    again = gd.denoise(image, SETTINGS, **told, dtype=record["output_dtype"], device=device)
+    np.testing.assert_array_equal(again.image, first.image)

@@ -636,13 +636,11 @@ class _BatchState:
         formats.check_target(target, inputs, self._written)
         if replaced or not exists:
             return None
-        if batch.options.resume:
-            with batch.open_image(path) as picture:
+        with batch.open_image(path) as picture:
+            if batch.options.resume:
                 check_result(target, picture, batch.run)
-            remove_unfinished(target)
-        # The other files of a set are then not denoised as images of their own.
-        expected = errors.FileError, errors.ImageError
-        with contextlib.suppress(*expected), batch.open_image(path) as picture:
+                remove_unfinished(target)
+            # The other files of a set are then not denoised as images of their own.
             self._sources.update(map(_real, picture.files))
         return FileReport(path, skipped=_exists_message(target, batch.options.resume))
 

@@ -166,6 +166,7 @@ class PartOfBlocks(Blocks):
         return self._blocks._block(number)[self._kept]
 
 
+BOOLEAN = "The file is boolean: its pixels are read and written as 0 and 1, of type uint8."
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
 _ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
 

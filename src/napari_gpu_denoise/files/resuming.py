@@ -28,13 +28,12 @@ from numpy.typing import ArrayLike, DTypeLike
 from napari_gpu_denoise.errors import DenoiseError, NonFiniteError, Note, OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.output import writing
-from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpacked
+from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, reserve, unpacked
 from napari_gpu_denoise.run.record import Tally
 
 _LIST, _LOCK = "parts", "lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems that let everybody in
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
-_ZEROS = 1 << 20  # bytes written at a time to keep room
 
 
 def unfinished_folder(target: Path) -> Path:
@@ -78,13 +77,7 @@ class FileArray:
     def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._file, self.shape, self.ndim = file, tuple(shape), len(shape)
         self.dtype = np.dtype(dtype).newbyteorder("=")
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        # If the disk got full later, the process would end.
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, nbytes)
-        while (missing := nbytes - file.seek(0, os.SEEK_END)) > 0:  # as on macOS
-            file.write(bytes(min(missing, _ZEROS)))
-        file.truncate(nbytes)
+        reserve(file, math.prod(self.shape) * self.dtype.itemsize)
 
     def mapped(self) -> np.memmap:
         """Return the array, mapped for as long as it is used."""

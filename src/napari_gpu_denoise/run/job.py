@@ -205,7 +205,8 @@ class Job:
     @cached_property
     def blank_width(self) -> int:
         """Width of constant squares that are not image and are returned as they are, or 0."""
-        return 0 if self.filter.yields_map else self.sigma.blank_width
+        estimate = None if self.filter.yields_map else self.sigma.estimate
+        return estimate.blank_width if estimate else 0
 
     @cached_property
     def noisy(self) -> bool:
@@ -276,8 +277,6 @@ class Job:
             version=package_version(),
             filter=self.run.filter.name,
             settings=self.run.filter.as_dict(),
-            sigma=self.sigma.values,
-            sigma_source=self.sigma.source,
             axes=names,
             input_dtype=str(self.dtypes[0]),
             output_dtype=str(self.dtypes[1]),
@@ -286,8 +285,8 @@ class Job:
             nonfinite=tally.nonfinite,
             notes=tuple(notes),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            noise=tuple(model.as_dict() for model in self.sigma.models),
             sigma_factor=self.run.sigma_factor,
+            **self.sigma.recorded,
         )
 
 

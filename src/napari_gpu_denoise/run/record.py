@@ -67,6 +67,9 @@ class Record:
     noise : tuple of dict
         Noise models, one per channel or one for all, as `NoiseModel.from_dict` takes them; empty
         if the noise is described by sigma alone.
+    estimate : dict
+        What was measured, as `NoiseEstimate.from_dict` takes it, where `sigma` and `noise` do not
+        repeat the run: planes or places have a sigma each, or areas are blank. Else empty.
     saturated : int
         Values of the result that were clipped to the range of its type.
     nonfinite : int
@@ -105,6 +108,7 @@ class Record:
     notes: tuple[str, ...]
     date: str
     noise: tuple[dict[str, Any], ...] = ()
+    estimate: dict[str, Any] = field(default_factory=dict)
     corrected: tuple[str, ...] = ()
     assessment: dict[str, Any] | None = None
     sigma_factor: float = 1.0
@@ -118,7 +122,7 @@ class Record:
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
         values = {**asdict(self), **lists}
-        rare = ("assessment", "source", "recommended", "made_from")
+        rare = ("estimate", "assessment", "source", "recommended", "made_from")
         return {name: value for name, value in values.items() if value or name not in rare}
 
 

@@ -364,6 +364,7 @@ def _picture(
         used = f"the {which}, {series.axes} {series.shape}, was used"
         notes.append(f"The file holds {len(tif.series)} images: {used}.")
     notes += _lost_tags(series, pages, kind)
+    notes += [image_file.BOOLEAN] * (series.dtype.kind == "b")
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
     notes += [f"tifffile reports: {input_checks.brief(m)}." for m in dict.fromkeys(log)][:3]
