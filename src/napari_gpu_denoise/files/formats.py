@@ -188,6 +188,8 @@ def write(
     for source, table in tables.items():
         with input_checks.open_regular(source) as given, output.new_file(table, **options) as copy:
             shutil.copyfileobj(given, copy)
+    if form in (dicom.FORMAT, video.FORMAT) and data.dtype.kind == "f" != like.data.dtype.kind:
+        written += (f"Fractions, if any, are rounded to {like.data.dtype}, as the input holds.",)
     return made.notes[len(like.notes) :] + written
 
 

@@ -289,9 +289,10 @@ class ImageFile:
         return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
 
     @property
-    def has_palette(self) -> bool:
-        """Whether the pixels are indices of a colour table, which only integers can have."""
-        return self.kind == "plain" and self.metadata.get("colormap") is not None
+    def keeps_type(self) -> bool:
+        """Whether results have the type of the pixels: indices of colours, DICOM, videos."""
+        palette = self.kind == "plain" and self.metadata.get("colormap") is not None
+        return palette or self.kind in ("dicom", "video")
 
     @property
     def colours(self) -> tuple[slice, ...]:

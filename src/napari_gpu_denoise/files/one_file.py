@@ -148,7 +148,7 @@ def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, R
     """Return an image as its result is described, and its run."""
     picture = formats.result_like(target, picture)
     dtype = output_dtype(run.dtype, picture.data.dtype)
-    if dtype is None and picture.has_palette:
+    if dtype is None and picture.keeps_type:
         dtype = output_dtype("same", picture.data.dtype)
     filter, axes = with_voxel(run.filter, picture), run.axes or picture.filter_axes
     return picture, replace(run, filter=filter, axes=axes, dtype=dtype)
