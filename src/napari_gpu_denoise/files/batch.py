@@ -27,7 +27,7 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
-from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
+from napari_gpu_denoise.run.request import HostMemory, Run, check_flags, takes_options
 
 _PACE = 5e8  # bytes a second of a large file that one process reads, filters fast, and writes
 _AT_ONCE = 6  # files that are read, filtered and written at the same time
@@ -305,22 +305,17 @@ def run_batch(
     ...     print(file.input, file.error)
     """
     run = Run(filter, sigma, host_memory=HostMemory.of(memory_limit_host), **options)
-    batch = Batch.of(
-        inputs,
-        output,
-        run,
-        stop_on_error,
-        overwrite=overwrite,
-        resume=resume,
-        companions_anywhere=companions_anywhere,
-        client=client,
-    )
+    told: dict[str, Any] = {"overwrite": overwrite, "resume": resume}
+    told["companions_anywhere"] = companions_anywhere
+    check_flags(stop_on_error=stop_on_error, **told)
+    stopped = Progress.of(progress, cancel).stopped
+    batch = Batch.of(inputs, output, run, stop_on_error, client=client, **told)
 
     def report(state: BatchProgress | FileReport) -> None:
         if progress is not None and isinstance(state, BatchProgress):
             progress(state)
 
-    return denoise_files(batch, Progress(report, None if cancel is None else cancel.is_set))
+    return denoise_files(batch, Progress(report, stopped))
 
 
 def denoise_files(

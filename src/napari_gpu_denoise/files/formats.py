@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.errors import FileError, OutputError, SettingsError
 from napari_gpu_denoise.files import (
     FORMAT_NAMES,
     dicom,
@@ -28,6 +28,7 @@ from napari_gpu_denoise.files import (
 )
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.request import check_flags
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
 FORMATS = (
@@ -77,6 +78,7 @@ def read(path: str | os.PathLike[str], *, companions_anywhere: bool = False) -> 
     ImageError
         If it has no pixels, or a NIfTI file contains colours or complex numbers.
     """
+    check_flags(companions_anywhere=companions_anywhere)
     with open_stack(path, companions_anywhere=companions_anywhere) as picture:
         return picture.loaded()
 
@@ -162,15 +164,20 @@ def write(
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
     path = zarr.places.as_path(path)
-    if tuple(data.shape) != tuple(like.data.shape):
+    check_flags(overwrite=overwrite)
+    records = [record.as_dict()] if isinstance(record, Record) else () if record is None else record
+    if not isinstance(like, ImageFile):
+        raise SettingsError(f"like={like!r:.60} is no image of a file: give what read() returns.")
+    if not isinstance(records, Sequence) or not all(isinstance(one, dict) for one in records):
+        raise SettingsError(f"record={record!r:.60} is none: give that of a Result, or None.")
+    if (shape := tuple(getattr(data, "shape", ()))) != tuple(like.data.shape):
         raise OutputError(
-            f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
-            f"{tuple(like.data.shape)}: write them like an image of the same shape."
+            f"Pixels of shape {shape} cannot take the metadata of an image of shape "
+            f"{tuple(like.data.shape)}: write an array of the same shape."
         )
     check_name(path, like)
     made = result_like(path, like)
     _check_type(made, data.dtype)
-    records = [record.as_dict()] if isinstance(record, Record) else record or ()
     form = format_like(made)
     tables = form.tables(made.path, Path(path)) if form is format_like(like) else {}
     options = {"overwrite": overwrite, "keep": (made.path, *made.files, *tables)}
@@ -257,9 +264,8 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
     stays in the list, and so does a pattern or a folder beside others: reading it is an error.
     """
-    if isinstance(inputs, (str, os.PathLike)):
-        inputs = [inputs]
-    names = [os.fspath(name) for name in inputs]
+    several = isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, os.PathLike))
+    names = list(inputs) if several else [inputs]
     found: dict[str, Path] = {}
     for name in names:
         try:
@@ -326,8 +332,8 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         images = [
             path for path in found if has_suffix(path) or not path.is_file() or is_image(path)
         ]
+    folder = zarr.places.as_path(output)
     name = os.fspath(output)
-    folder = zarr.places.as_path(name)
     is_folder = folder.is_dir() and not (
         zarr.places.has_suffix(folder) or dicom.FORMAT.is_path(folder)
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.threads import in_bands, quiet
 
@@ -351,17 +352,12 @@ def parse_dtype(dtype: Any) -> np.dtype | str | None:
     """Return the type of a result, of real numbers; ``"same"``, or None for ``"auto"``."""
     if dtype is None or (isinstance(dtype, str) and dtype in ("auto", "same")):
         return None if dtype == "auto" else dtype
-    try:
+    with contextlib.suppress(TypeError):
         wanted = np.dtype(dtype)
-    except TypeError as error:
-        raise ImageError(
-            f"dtype={dtype!r} is not a data type", "use 'auto', 'same' or 'float32'"
-        ) from error
-    if wanted.kind not in "iuf" or wanted.itemsize > 8:
-        raise ImageError(
-            f"dtype={dtype!r} cannot hold grey levels", "use 'auto', 'same' or 'float32'"
-        )
-    return wanted
+        if wanted.kind in "iuf" and wanted.itemsize <= 8:
+            return wanted
+    problem = f"dtype={dtype!r} is no data type that can hold grey levels"
+    raise SettingsError(problem, "use 'auto', 'same' or 'float32'")
 
 
 def put_together(filtered: np.ndarray, where: Any, given: np.ndarray, rest: Any) -> np.ndarray:
@@ -379,7 +375,7 @@ def put_together(filtered: np.ndarray, where: Any, given: np.ndarray, rest: Any)
 def check_policy(nonfinite: str) -> None:
     """Refuse an unknown choice of what to do with NaN and infinity."""
     if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
-        raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
+        raise SettingsError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
 
 
 def fill_nonfinite(

@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.job import Job, check_kept, start
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import Part, arrange_part, filter_part
 from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run, takes_options
+from napari_gpu_denoise.run.request import Run, check_flags, takes_options
 
 
 @dataclass(eq=False)
@@ -167,10 +167,7 @@ class FrameStream:
         job: Job | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
     ):
-        if not isinstance(live, (bool, np.bool_)):
-            raise errors.SettingsError(
-                f"live={live!r} is neither True nor False: choose one of them."
-            )
+        check_flags(live=live)
         self._run, self._frames, self._live = run, frames, live
         self._prepared = job
         self._sigma_of: Callable[[int], Any] | None = sigma_of
