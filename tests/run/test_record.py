@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import warnings
 
+import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import UnchangedWarning
+from napari_gpu_denoise.errors import SaturationWarning, UnchangedWarning
 from napari_gpu_denoise.run.record import result_notes
 from scenes import Stored, noisy
 
@@ -133,3 +134,43 @@ def test_a_record_repeats_its_run_to_the_bit(device, case):
         told = {"noise": [gd.NoiseModel.from_dict(each) for each in record["noise"]]}
     again = gd.denoise(image, SETTINGS, **told, dtype=record["output_dtype"], device=device)
     np.testing.assert_array_equal(again.image, first.image)
+
+
+WAYS = {
+    "dask": lambda image, **given: gd.nl_means(da.from_array(image, chunks=(2, 24, -1)), **given),
+    "lazy": lambda image, **given: gd.denoise_lazy(image, SETTINGS, **given),
+    "stream": lambda image, **given: list(gd.stream(SETTINGS, image, **given)),
+    "stream over time": lambda image, **given: list(
+        gd.stream(gd.NLMeans(window=5, frames_before=1), image, **given)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_computed_later_warns_as_well(device, way):
+    def told(image, **given):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            np.asarray(WAYS[way](image, device=device, **given))
+        return [(each.category, str(each.message)) for each in caught]
+
+    image = noisy(6, 48, 56, sigma=10)
+    assert not told(image, sigma=10)
+    ((kind, text),) = set(told(np.full_like(image, 7)))
+    assert kind is UnchangedWarning and text.startswith("sigma is 0")
+    clipped = told(image + 200, sigma=1.0, dtype="uint8")
+    assert {kind for kind, _ in clipped} == {SaturationWarning}
+    assert way in ("dask", "lazy") or len(clipped) == 1
+    if way in ("dask", "lazy"):  # of a stream no result is kept to be compared
+        ((kind, text),) = told(image - 150, noise=gd.Rician(10))
+        assert kind is UserWarning and "grey levels on average" in text
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_fill_values_and_nan_are_no_change_of_the_mean(device, lazy):
+    image = noisy(3, 40, 50)
+    image[:, :, :15], image[:, :, 15:18] = 1e38, np.nan
+    given, out = (Stored(image), np.empty_like(image)) if lazy else (image, None)
+    options = {"axes": "TYX", "nonfinite": "keep", "out": out, "device": device}
+    record = gd.denoise(given, SETTINGS, 20, **options).record
+    assert not any("on average" in note for note in record.notes)

@@ -118,7 +118,7 @@ class Subspace(Filter):
         ours = ("unchanged", "biased")
         of_filter = (n for n in made.record.notes if getattr(n, "code", "") not in ours)
         one = series.place(slice(None), slice(series.count // 2, series.count // 2 + 1))
-        pair = image.block(run.nonfinite, one).finite, np.asarray(out[one])
+        pair = image.block(run.nonfinite, one).given, np.asarray(out[one])
         seen = result_notes(*pair, image.names, sigma.models)
         record = replace(
             made.record,

@@ -79,7 +79,7 @@ class PartList:
         job, middle = self._job, len(self._parts) // 2
 
         def pair() -> tuple[np.ndarray, np.ndarray]:
-            pixels = job.block(image[self._parts[middle].yields]).finite
+            pixels = as_array(image[self._parts[middle].yields])
             return pixels, np.asarray(self._out[self._places[middle]])
 
         return job.record(replace(report, tally=self._tally + report.tally), pair, device)

@@ -27,7 +27,7 @@ from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
-from napari_gpu_denoise.run.record import DeviceReport, Record, result_notes
+from napari_gpu_denoise.run.record import NO_NOISE, DeviceReport, Record, result_notes
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -101,9 +101,6 @@ def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dt
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ImageError("out= cannot be written to", "give an array that is not read-only")
     return dtype
-
-
-NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
 
 
 @dataclass(frozen=True)
@@ -212,6 +209,11 @@ class Job:
     def noisy(self) -> bool:
         """Whether any pixel has noise; without, nothing is filtered."""
         return bool(self.sigma.array.any())
+
+    @property
+    def noise_notes(self) -> list[str]:
+        """Notes on the noise, which are known before anything is filtered."""
+        return [*self.sigma.notes, *[NO_NOISE] * (not self.noisy)]
 
     @cached_property
     def margins(self) -> tuple[tuple[int, int], ...]:

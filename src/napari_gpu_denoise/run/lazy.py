@@ -31,6 +31,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
+from napari_gpu_denoise.run.record import DeviceReport, warn_of
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -124,6 +125,7 @@ def lazy_result(array: Any, run: Run) -> Array:
         array = _corrected(array, image.correction)
     source = Input(array, image.names)
     job = start(image.adapted(run), source, choose=False)
+    warn_of(job.noise_notes, run.measures_noise, level=4)
     if run.measures_noise:  # pixels have been read anyway
         job, others = job.sharing(source.windows()), []
     else:
@@ -249,9 +251,15 @@ def _denoise_block(
     try:
         pixels = job.block(_joined(chunks, places, part.reads))
         out = np.empty(part.shape, job.dtypes[1])
-        filter_part(job.on(device), part, pixels, out)
+        tally = filter_part(job.on(device), part, pixels, out)
     finally:
         free.put(device)
+    middle = all(
+        one.start <= n // 2 < one.stop for one, n in zip(part.yields, job.shape, strict=True)
+    )
+    if middle or tally.saturated:
+        made = job.record(DeviceReport(tally), lambda: (pixels.given[part.inner], out), "")
+        warn_of(made.notes, False, tally.saturated, out.dtype)
     return out
 
 

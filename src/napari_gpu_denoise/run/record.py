@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import Note
+from napari_gpu_denoise.errors import Note, SaturationWarning, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.robust import medians
@@ -140,6 +141,25 @@ class Result:
 
     image: np.ndarray
     record: Record
+
+
+NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
+
+
+def warn_of(
+    notes: Iterable[str], measured: bool, saturated: int = 0, dtype: Any = None, level: int = 3
+) -> None:
+    """Warn of clipped values, and of measured noise that is too weak to filter, or not proven."""
+    if saturated:
+        values = "1 value was" if saturated == 1 else f"{saturated} values were"
+        told = f"{values} clipped to the range of {dtype}: use dtype='float32' to keep them."
+        warnings.warn(told, SaturationWarning, stacklevel=level)
+    for note in notes:
+        code = getattr(note, "code", "")
+        if measured and (note == NO_NOISE or code in ("unchanged", "unproven")):
+            warnings.warn(str(note), UnchangedWarning, stacklevel=level)
+        elif code == "biased" and not saturated:
+            warnings.warn(str(note), stacklevel=level)
 
 
 _LEAST = 0.05  # share of the variation between neighbours that a filter is expected to remove
