@@ -632,12 +632,15 @@ class _BatchState:
         if replaced or not exists:
             return None
         with batch.open_image(path) as picture:
+            # The other files of a set are then not denoised as images of their own.
+            self._sources.update(map(_real, picture.files))
             if batch.options.resume:
                 check_result(target, picture, batch.run)
                 remove_unfinished(target)
-            # The other files of a set are then not denoised as images of their own.
-            self._sources.update(map(_real, picture.files))
-        return FileReport(path, skipped=_exists_message(target, batch.options.resume))
+                return FileReport(path, skipped=f"{target} is complete and was kept.")
+        remedy = "choose another name, pass overwrite=True to replace it, or resume=True to keep it"
+        note = errors.Note(f"{target} exists and was kept", f"{remedy} as done", code="exists")
+        return FileReport(path, skipped=note)
 
     @cached_property
     def _found(self) -> output.Kept:
@@ -720,13 +723,3 @@ def _plate(batch: Batch) -> tuple[str, ...]:
     for _ in inside.split("/"):
         place = place.parent
     return zarr.metadata.describe_plate(place, plate)
-
-
-def _exists_message(target: Path, resume: bool) -> str:
-    if resume:
-        return f"{target} is complete and was kept."
-    return errors.Note(
-        f"{target} exists and was kept",
-        "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
-        code="exists",
-    )

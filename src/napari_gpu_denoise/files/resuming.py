@@ -19,6 +19,7 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -209,7 +210,8 @@ class ResumeLedger(Ledger):
                 key, value = json.loads(text)
                 facts[key] = value
                 whole += len(line)
-            parts = {key: Written(*map(int, facts[key])) for key in facts if type(key) is int}
+            told = {key: [*map(int, facts[key])] for key in facts if type(key) is int}
+            parts = {key: Written(mark, Tally(*counts)) for key, (mark, *counts) in told.items()}
             if parts:
                 before = facts["wanted"]
                 differs = [name for name in self._wanted if before.get(name) != self._wanted[name]]
@@ -262,8 +264,8 @@ class ResumeLedger(Ledger):
             raise self._damaged() from error  # a chunk of several parts that cannot be read
 
     def wrote(self, number: int, tally: Tally, mark: int) -> None:
-        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark, tally.fill)
-        self._add(number, written)
+        self.done[number] = Written(mark, tally)
+        self._add(number, [mark, *astuple(tally)])
 
     def _other(self, names: Iterable[str]) -> OutputError:
         return OutputError(

@@ -22,12 +22,10 @@ _ZEROS = 1 << 20  # bytes written at a time to keep room
 
 
 class Written(NamedTuple):
-    """A part that is written: what was counted in it, and its mark."""
+    """A part that is written: its mark, and what was counted in it."""
 
-    saturated: int
-    nonfinite: int
     mark: int
-    fill: int = 0
+    tally: Tally
 
 
 def reserve(file: BinaryIO, nbytes: int) -> None:
@@ -51,8 +49,7 @@ class Ledger:
     @property
     def tally(self) -> Tally:
         """What was counted in all parts that are done."""
-        each = (Tally(one.saturated, one.nonfinite, one.fill) for one in self.done.values())
-        return sum(each, Tally())
+        return sum((one.tally for one in self.done.values()), Tally())
 
     def known(self, name: str) -> Any:
         """Return what an earlier run has kept by a name, or None."""

@@ -183,20 +183,16 @@ def _level(dataset: Mapping[str, Any], count: int, path: Path) -> tuple[str, tup
 
 def _transformed(steps: Sequence[Mapping[str, Any]], count: int) -> tuple[tuple, tuple]:
     """Return scale and translation of a list of transformations."""
-    scale, move = (1.0,) * count, (0.0,) * count
+    found = {"scale": (1.0,) * count, "translation": (0.0,) * count}
     for each in steps:
-        if each["type"] not in ("scale", "translation", "identity"):
-            raise ValueError(f"a transformation of type {each['type']!r}")
-        if each["type"] == "identity":
+        if (kind := each["type"]) == "identity":
             continue
-        values = tuple(float(value) for value in each[each["type"]])
-        if len(values) != count or not all(map(math.isfinite, values)):
-            raise ValueError(f"{len(values)} values of {each['type']} for {count} axes")
-        if each["type"] == "scale":
-            scale = values
-        else:
-            move = values
-    return scale, move
+        if kind not in found:
+            raise ValueError(f"a transformation of type {kind!r}")
+        found[kind] = tuple(float(value) for value in each[kind])
+        if len(found[kind]) != count or not all(map(math.isfinite, found[kind])):
+            raise ValueError(f"{len(found[kind])} values of {kind} for {count} axes")
+    return found["scale"], found["translation"]
 
 
 def _channels(omero: Any) -> tuple[Channel, ...]:
