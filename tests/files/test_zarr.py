@@ -302,7 +302,7 @@ def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
 def test_places_that_are_not_there(memory):
     with pytest.raises(FileError):
         gd.read("memory://lab/none.ome.zarr")
-    with pytest.raises(FileError, match="cannot be opened"):
+    with pytest.raises(FileError, match="cannot be reached"):
         gd.read("nosuch://bucket/in.ome.zarr")
     report = gd.run_batch("memory://lab/none.zarr", SETTINGS, 8, output="memory://lab/out.zarr")
     assert "holds no zarr" in str(report.failed[0].error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import itertools
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -107,7 +106,7 @@ def format_of(path: Any) -> Format:
         return zarr.FORMAT
     by_content = (each for each in FORMATS if each.is_format(path))
     by_name = (each for each in FORMATS if os.path.isfile(path) and each.is_path(path))
-    return next(itertools.chain(by_content, by_name), FORMATS[0])
+    return next(by_content, None) or next(by_name, FORMATS[0])
 
 
 def write(
@@ -205,8 +204,8 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
     wanted, named = format_like(like), format_named(path)
     if (named or FORMATS[0]) is not wanted and (not named or named.name not in wanted.becomes):
         first = wanted if wanted.write else FORMATS[0]
-        ends = [first.new_suffix]
-        ends += [e.new_suffix for e in FORMATS if e.name in wanted.becomes and e is not first]
+        ends = [first.suffixes[0]]
+        ends += [e.suffixes[0] for e in FORMATS if e.name in wanted.becomes and e is not first]
         raise OutputError(
             f"{path} cannot be the result of {like.path}, which is written as {first.name}: end it "
             f"with {', '.join(ends)}."
@@ -215,7 +214,10 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
 
 def format_named(path: str | os.PathLike) -> Format | None:
     """Return the format of a result of a name; None if it is that of none."""
-    return next((each for each in FORMATS if each.is_target(path)), None)
+    name = os.fspath(path).lower()
+    ends = ((each, each.written) for each in FORMATS)
+    found = (e for e, own in ends if (e.is_path(path) if own is None else name.endswith(own)))
+    return next(found, None)
 
 
 def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
@@ -297,14 +299,10 @@ def _members(name: str) -> list[Path]:
         return members
     if os.path.exists(place) or not glob.has_magic(str(place)):
         return microscopes.images_of(place)
-    members = [
-        image
-        for match in sorted(glob.glob(str(place), recursive=True))
-        if not os.path.isdir(match) or zarr.places.is_zarr(match) or dicom.is_dicom(match)
-        for image in (zarr.metadata if zarr.places.is_zarr(match) else microscopes).images_of(
-            Path(match)
-        )
-    ]
+    matches = sorted(glob.glob(str(place), recursive=True))
+    folders = {match for match in matches if os.path.isdir(match)}
+    others = {one for one in folders if not (zarr.places.is_zarr(one) or dicom.is_dicom(one))}
+    members = [image for match in matches if match not in others for image in _members(match)]
     if not members:
         raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
     return members
@@ -341,8 +339,8 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         if not has_suffix(folder):
             raise OutputError(
                 f"{name} is neither the name of a {FORMAT_NAMES} file nor an existing folder: end "
-                f"it with {', '.join(each.new_suffix for each in FORMATS)}, or with / for a new "
-                "folder."
+                f"it with {', '.join(each.suffixes[0] for each in FORMATS if each.write)}, or with "
+                "/ for a new folder."
             )
         if zarr.places.has_suffix(folder) and (plate := zarr.metadata.plate_of(images)) is not None:
             targets = [folder / zarr.metadata.within(plate, path) for path in images]
@@ -370,7 +368,7 @@ def _own_names(images: list[Path]) -> list[str]:
         several = [held for held in equal.values() if len({folders[n] for n in held}) > 1]
         if not several:
             return names
-        for number in itertools.chain(*several):
+        for number in [each for held in several for each in held]:
             above = folders[number].name
             names[number] = f"{above}_{names[number]}" if above else names[number]
             folders[number] = folders[number].parent

@@ -392,7 +392,6 @@ FORMAT = Format(
     name="NIfTI",
     suffixes=(".nii", ".nii.gz"),
     kinds=("nifti",),
-    new_suffix=".nii or .nii.gz",
     is_format=is_nifti,
     open_image=open_image,
     write=write,

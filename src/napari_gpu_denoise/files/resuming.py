@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -19,7 +18,6 @@ import shutil
 import stat
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -171,7 +169,7 @@ class ResumeLedger(Ledger):
         """Refuse a folder that somebody has prepared with links, pipes or devices."""
         # Of a link not even what it leads to is listed.
         below = () if self.folder.is_symlink() else os.walk(self.folder)
-        inside = (os.path.join(each, n) for each, *names in below for n in itertools.chain(*names))
+        inside = (os.path.join(each, n) for each, *names in below for n in names[0] + names[1])
         for place in (self.folder, *inside):
             with contextlib.suppress(FileNotFoundError):
                 kind = os.lstat(place).st_mode
@@ -265,7 +263,7 @@ class ResumeLedger(Ledger):
 
     def wrote(self, number: int, tally: Tally, mark: int) -> None:
         self.done[number] = Written(mark, tally)
-        self._add(number, [mark, *astuple(tally)])
+        self._add(number, [mark, *vars(tally).values()])
 
     def _other(self, names: Iterable[str]) -> OutputError:
         return OutputError(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -352,10 +351,12 @@ def parse_dtype(dtype: Any) -> np.dtype | str | None:
     """Return the type of a result, of real numbers; ``"same"``, or None for ``"auto"``."""
     if dtype is None or (isinstance(dtype, str) and dtype in ("auto", "same")):
         return None if dtype == "auto" else dtype
-    with contextlib.suppress(TypeError):
+    try:
         wanted = np.dtype(dtype)
-        if wanted.kind in "iuf" and wanted.itemsize <= 8:
-            return wanted
+    except TypeError:
+        wanted = np.dtype(object)  # which holds none either
+    if wanted.kind in "iuf" and wanted.itemsize <= 8:
+        return wanted
     problem = f"dtype={dtype!r} is no data type that can hold grey levels"
     raise SettingsError(problem, "use 'auto', 'same' or 'float32'")
 

@@ -210,11 +210,6 @@ class Job:
         """Whether any pixel has noise; without, nothing is filtered."""
         return bool(self.sigma.array.any())
 
-    @property
-    def noise_notes(self) -> list[str]:
-        """Notes on the noise, which are known before anything is filtered."""
-        return [*self.sigma.notes, *[NO_NOISE] * (not self.noisy)]
-
     @cached_property
     def margins(self) -> tuple[tuple[int, int], ...]:
         """How many pixels to read along each axis before and after those that a part yields.

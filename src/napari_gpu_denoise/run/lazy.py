@@ -31,7 +31,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
-from napari_gpu_denoise.run.record import DeviceReport, warn_of
+from napari_gpu_denoise.run.record import NO_NOISE, DeviceReport, warn_of
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -125,7 +125,7 @@ def lazy_result(array: Any, run: Run) -> Array:
         array = _corrected(array, image.correction)
     source = Input(array, image.names)
     job = start(image.adapted(run), source, choose=False)
-    warn_of(job.noise_notes, run.measures_noise, level=4)
+    warn_of([*job.sigma.notes, *[NO_NOISE] * (not job.noisy)], run.measures_noise, level=4)
     if run.measures_noise:  # pixels have been read anyway
         job, others = job.sharing(source.windows()), []
     else:
@@ -254,9 +254,7 @@ def _denoise_block(
         tally = filter_part(job.on(device), part, pixels, out)
     finally:
         free.put(device)
-    middle = all(
-        one.start <= n // 2 < one.stop for one, n in zip(part.yields, job.shape, strict=True)
-    )
+    middle = all(one.start <= one.length // 2 < one.stop for one in part.spans)
     if middle or tally.saturated:
         made = job.record(DeviceReport(tally), lambda: (pixels.given[part.inner], out), "")
         warn_of(made.notes, False, tally.saturated, out.dtype)

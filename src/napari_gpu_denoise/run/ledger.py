@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import math
 import os
 import tempfile
 import zlib
@@ -61,7 +60,7 @@ class Ledger:
         """Return an array in a file for what a result is made of, as an earlier run left it."""
         with tempfile.TemporaryFile() as file:
             try:
-                reserve(file, math.prod(shape) * dtype.itemsize)
+                reserve(file, int(np.prod(shape)) * dtype.itemsize)
             except OSError as error:
                 place = f"{tempfile.gettempdir()} has no room for the run: {error.strerror}"
                 raise OutputError(place, "free some, or name another folder as TMPDIR") from error

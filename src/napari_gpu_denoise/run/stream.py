@@ -28,7 +28,7 @@ from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseles
 from napari_gpu_denoise.run.job import Job, check_kept, start
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import Part, arrange_part, filter_part
-from napari_gpu_denoise.run.record import Tally, warn_of
+from napari_gpu_denoise.run.record import NO_NOISE, Tally, warn_of
 from napari_gpu_denoise.run.request import Run, check_flags, takes_options
 
 
@@ -147,7 +147,8 @@ def stream(
     with closing(iter(source)) as results:
         for frame, tally in results:
             if clipped is None:  # it is the first
-                warn_of(source._job.noise_notes, run.measures_noise)
+                notes = [*source._job.sigma.notes, *[NO_NOISE] * (not source._job.noisy)]
+                warn_of(notes, run.measures_noise)
             if tally.saturated and not clipped:  # said once
                 warn_of((), False, tally.saturated, frame.dtype)
             clipped = clipped or tally.saturated

@@ -134,10 +134,12 @@ def described(attributes: Mapping[str, Any], path: Path) -> Described:
     try:
         image = at_most(_IMAGES, ome["multiscales"], path)[0]
         axes = _letters(image["axes"])
-        paths, scales, moves = zip(
-            *(_level(each, len(axes), path) for each in at_most(_LEVELS, image["datasets"], path)),
-            strict=True,
-        )
+        levels = at_most(_LEVELS, image["datasets"], path)
+        paths = tuple(each["path"] for each in levels)
+        for each in paths:
+            places.member(path, each)
+        told = (_transformed(each["coordinateTransformations"], len(axes)) for each in levels)
+        scales, moves = zip(*told, strict=True)
         all_scale, all_move = _transformed(image.get("coordinateTransformations") or (), len(axes))
         moves = tuple(
             tuple(a * b + c for a, b, c in zip(one, all_scale, all_move, strict=True))
@@ -173,12 +175,6 @@ def _letters(axes: Sequence[Mapping[str, Any]]) -> str:
         known = letter in _TYPES and kind == _TYPES[letter] and letter not in found
         found += letter if known else next(spare)
     return found
-
-
-def _level(dataset: Mapping[str, Any], count: int, path: Path) -> tuple[str, tuple, tuple]:
-    places.member(path, dataset["path"])
-    scale, move = _transformed(dataset["coordinateTransformations"], count)
-    return dataset["path"], scale, move
 
 
 def _transformed(steps: Sequence[Mapping[str, Any]], count: int) -> tuple[tuple, tuple]:

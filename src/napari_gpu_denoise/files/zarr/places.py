@@ -111,9 +111,8 @@ class Address(Path if TYPE_CHECKING else os.PathLike):
     @contextlib.contextmanager
     def _reached(self) -> Iterator[tuple[Any, str]]:
         """Yield file system and place; what it raises becomes a `FileError`."""
-        found = self.system()
         try:
-            yield found
+            yield self.system()
         except Exception as error:
             raise FileError(
                 f"{self} cannot be reached: {input_checks.reason_of(error)}."
@@ -126,18 +125,13 @@ class Address(Path if TYPE_CHECKING else os.PathLike):
             system.rm(place, recursive=True)
 
     def system(self) -> tuple[Any, str]:
-        """Return the file system of fsspec, and the place there; `FileError` if there is none."""
-        try:
-            from fsspec.core import url_to_fs
+        """Return the file system of fsspec, and the place there."""
+        from fsspec.core import url_to_fs
 
-            system, place = url_to_fs(str(self))
-            # What zarr writes passes by the lists that a file system remembers.
-            system.invalidate_cache()
-            return system, place
-        except Exception as error:
-            raise FileError(
-                f"{self} cannot be opened: {input_checks.reason_of(error)}."
-            ) from input_checks.cause_of(error)
+        system, place = url_to_fs(str(self))
+        # What zarr writes passes by the lists that a file system remembers.
+        system.invalidate_cache()
+        return system, place
 
 
 def as_path(path: str | os.PathLike) -> Path | Address:
