@@ -242,7 +242,7 @@ def test_failures(here, run, calls, arguments, code, text):
     [
         (["--axes", "TYX"], 2, "names 3 axes"),
         (["--device", "no such device"], 3, "no such device"),
-        (["--dtype", "complex64"], 6, "complex64"),
+        (["--dtype", "complex64"], 2, "complex64"),
     ],
 )
 def test_failures_of_a_run(here, run, device, arguments, code, text):

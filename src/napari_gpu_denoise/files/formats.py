@@ -266,8 +266,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
     stays in the list, and so does a pattern or a folder beside others: reading it is an error.
     """
-    several = isinstance(inputs, Iterable) and not isinstance(inputs, (str, bytes, os.PathLike))
-    names = list(inputs) if several else [inputs]
+    if isinstance(inputs, (str, bytes, os.PathLike)) or not isinstance(inputs, Iterable):
+        inputs = [inputs]
+    names: list[Any] = list(inputs)
     found: dict[str, Path] = {}
     for name in names:
         try:

@@ -138,7 +138,7 @@ def as_path(path: str | os.PathLike) -> Path | Address:
     """Return the path of a folder or file, as of ``file://``, or the address of another place."""
     if isinstance(path, Address):
         return path
-    if not isinstance(path, (str, os.PathLike)):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
+    if not isinstance(path, (str, os.PathLike)):
         raise FileError(f"{path!r:.60} names no file or folder: give text, or a path of pathlib.")
     text = os.fspath(path)
     input_checks.check_no_secrets(text)
