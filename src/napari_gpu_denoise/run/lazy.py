@@ -98,7 +98,8 @@ def denoise_lazy(
     results are identical up to float32 rounding. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
     time, chunks that are computed at once are filtered together, up to 256 MiB, so that margins are
-    up to an eighth of the work; of a single frame its chunk and the margins are filtered.
+    up to an eighth of the work; of a single frame its chunk and the margins are filtered. Warnings
+    are those of `bm3d` and the like: of noise at once, of the result when it is computed.
     """
     return lazy_result(array, Run(filter, sigma, **options))
 

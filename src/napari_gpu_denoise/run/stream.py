@@ -135,7 +135,7 @@ def stream(
     integers of 8 and 16 bits only up to rounding if the middle of the first frame has one grey
     level. A frame far beyond the levels there, 2**18 times their spread, is refused. Settings that
     follow from several frames keep their default, as ``window_nearest=15`` of VBM3D. Closing the
-    generator stops the work and frees the device.
+    generator stops the work and frees the device. Clipped values are warned of once.
 
     Examples
     --------
