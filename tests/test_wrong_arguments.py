@@ -8,6 +8,7 @@ import threading
 import dask.array as da
 import numpy as np
 import pytest
+import tifffile
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise import cli, errors
@@ -182,6 +183,8 @@ CALLS = [
     *((gd.estimate_noise, (IMAGE,), {"model": wrong}, "is not a noise model")
       for wrong in (None, 5, [], "x", np.ones((2, 2)))),
     (gd.denoise_lazy, (OBJECTS, SETTINGS, 10), {}, "type object"),
+    *((gd.recommend, (IMAGE,), {"noise": wrong}, "is no estimate")
+      for wrong in (5, "auto", gd.Gaussian(5), {})),
 ]  # fmt: skip
 KINDS = {
     "give a number": errors.AxesError,
@@ -197,6 +200,36 @@ def test_of_a_call(number):
     call, given, options, said = CALLS[number]
     with pytest.raises(KINDS.get(said, errors.SettingsError), match=said):
         call(*given, **options)
+
+
+NO_PATHS, NO_FLAGS = (None, 5, b"x", ["a"], {}, True), (None, 0, "no", "", [], np.ones(2))
+NO_RECORDS = (5, "x", b"x", {}, object(), [5], np.ones(2))
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_of_files(tmp_path, number):
+    def filtered(inputs=tmp_path / "in.tif", output=tmp_path / "out.tif", **options):
+        return gd.run_batch(inputs, SETTINGS, 10, output=output, **options)
+
+    def written(path=tmp_path / "out.tif", data=IMAGE, **options):
+        return gd.write(path, data, **{"like": like, **options})
+
+    tifffile.imwrite(tmp_path / "in.tif", IMAGE)
+    like = gd.read(tmp_path / "in.tif")
+    flags = ("overwrite", "resume", "companions_anywhere", "stop_on_error")
+    calls = (
+        [(call, (wrong,), {}) for call in (gd.read, written) for wrong in NO_PATHS],
+        [(filtered, (None, 5, True)[n : n + 1], {}) for n in range(3)],
+        [(filtered, (like.path, wrong), {}) for wrong in NO_PATHS],
+        [(filtered, (), {name: wrong}) for name in flags for wrong in NO_FLAGS],
+        [(filtered, (), {name: 5}) for name in ("progress", "cancel", "client")],
+        [(written, (like.path, wrong), {}) for wrong in (None, 5, [[1]], IMAGE[1:])],
+        [(written, (), {name: wrong}) for name in ("like", "record") for wrong in NO_RECORDS],
+    )[number]
+    for call, given, options in calls:
+        with pytest.raises(errors.DenoiseError):
+            call(*given, **options)
+    assert [each.name for each in tmp_path.iterdir()] == ["in.tif"]
 
 
 ESTIMATE = json.dumps(gd.estimate_noise(noisy(64, 64)).as_dict())

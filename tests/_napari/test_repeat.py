@@ -114,6 +114,7 @@ def test_models_that_were_told_are_told_again_and_what_cannot_be_repeated_is_sai
     assert run.noise == TOLD.models and run.correct.as_argument() == "found"
 
 
+@pytest.mark.filterwarnings("ignore::napari_gpu_denoise.errors.SaturationWarning")
 def test_alpha_passes_every_run_and_a_voxel_is_that_of_the_layer():
     viewer, rng = ViewerModel(), np.random.default_rng(3)
     first, other = (

@@ -31,6 +31,7 @@ SHIPPED = Path(pydicom.__file__).parent / "data" / "test_files"
 MR, CT = "1.2.840.10008.5.1.4.1.1.4", "1.2.840.10008.5.1.4.1.1.2"
 ULTRASOUND = "1.2.840.10008.5.1.4.1.1.3.1"
 PATIENT = "Unheard^Of"
+ROUNDED = "Fractions, if any, are rounded to {}, as the input holds."
 # Elements that differ in a result; all others are as they were.
 CHANGED = {
     *("SeriesInstanceUID", "SOPInstanceUID", "SourceImageSequence", "ImageType", "PixelData"),
@@ -360,6 +361,14 @@ def test_ultrasound_clip(tmp_path):
     assert (steps["Y"][0], steps["X"][0]) == (pytest.approx(0.3), pytest.approx(0.2))
     target = run(path, tmp_path / "out.dcm").output
     assert differing(path, target) <= CHANGED
+    # Weak noise, for which other formats hold fractions.
+    weak = run(path, tmp_path / "weak.dcm", sigma=1.0).record
+    assert weak.output_dtype == "uint8" and not any("float32" in note for note in weak.notes)
+    assert run(path, tmp_path / "weak.nii", sigma=1.0).record.output_dtype == "float32"
+    (note,) = gd.write(tmp_path / "fractions.dcm", image + 0.25, formats.read(path))
+    assert note == ROUNDED.format("uint8")
+    for name in ("weak.dcm", "weak.nii", "fractions.dcm"):
+        (tmp_path / name).unlink()
     # A folder of clips holds images of their own.
     saved(tmp_path / "other.dcm", image, ULTRASOUND)
     target.unlink()
@@ -452,6 +461,12 @@ def test_grids_of_dose_become_nifti(tmp_path):
     held.save_as(path)
     made = nibabel.load(run(path, tmp_path / "a.nii").output)
     np.testing.assert_array_equal(made.affine @ [0, 0, 1, 1], [-1, -2, 4, 1])
+    assert (made.header["sform_code"], made.header["qform_code"]) == (1, 1)
+    del held.ImagePositionPatient  # where the image lay is not known
+    held.save_as(path)
+    made = nibabel.load(run(path, tmp_path / "b.nii").output)
+    assert (made.header["sform_code"], made.header["qform_code"]) == (0, 0)
+    assert made.header.get_zooms()[:2] == (2, 2)
 
 
 def encoded(path: Path, syntax: str, frames: list[bytes], pixels: np.ndarray, **elements) -> None:
@@ -622,6 +637,7 @@ def test_gaps_and_values_beyond_are_told(tmp_path):
     assert notes == (
         f"{4 * 24 * 20} values are beyond what the 12 bits of the input hold, and became the "
         "nearest that they do.",
+        ROUNDED.format("uint16"),
     )
     assert formats.read(tmp_path / "out.dcm").data.max() == 4095
 

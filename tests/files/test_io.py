@@ -32,7 +32,7 @@ from files.contract import (
 )
 from files.damage import damage_tags
 from files.tiffs import GREY, PLAIN, RECORD, noise, written
-from napari_gpu_denoise.errors import OutputError
+from napari_gpu_denoise.errors import ImageError, OutputError
 from napari_gpu_denoise.files import FORMAT_NAMES, formats
 from napari_gpu_denoise.files.output import new_file
 from napari_gpu_denoise.files.tiff import ome_xml
@@ -392,6 +392,19 @@ def test_colour_table(tmp_path):
     _, _, notes = again(path, "float32")
     assert "left out" in notes[0]
     assert tags(tmp_path / "written.tif")["PhotometricInterpretation"] == 1
+
+
+def test_colours_whose_signs_are_lost_are_refused_and_no_data_is_told(tmp_path):
+    path, lab = tmp_path / "in.tif", {"photometric": "cielab", "metadata": None}
+    tifffile.imwrite(path, noise(20, 30, 3).astype("uint8"), **lab)
+    with pytest.raises(ImageError, match="CIELAB colours"):
+        formats.read(path)
+    tifffile.imwrite(path, noise(20, 30, 3).astype("float32"), **lab)
+    assert formats.read(path).axes == "YXS"
+    image = noise(20, 30).astype("float32")
+    tifffile.imwrite(path, image, extratags=[(42113, 2, 6, "-9999", True)])
+    (note,) = formats.read(path).notes
+    assert "GDAL_NODATA" in note and "nonfinite='keep'" in note
 
 
 @pytest.mark.parametrize("codec", ["jpeg", "jpeg2000", "webp"])

@@ -9,7 +9,7 @@ import pytest
 import tifffile
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.image_file import BOOLEAN, ImageFile
 from napari_gpu_denoise.run import by_parts
 from scenes import bytes_per_pixel, noisy, small
 from zarr_stores import write_store
@@ -50,6 +50,7 @@ def test_boolean_files_are_0_and_1_as_layers_are(tmp_path, options):
     path = written(tmp_path, image, "TYX", **options)
     check(path, image.astype(np.uint8), PLAIN, 0.4, "TYX")
     check(path, image.astype(np.uint8), PLAIN, 0.4, "TYX", dtype="float32")
+    assert BOOLEAN in gd.read(path).notes
 
 
 @pytest.mark.parametrize(

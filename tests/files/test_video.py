@@ -136,6 +136,7 @@ def test_varying_times_are_kept_and_told(tmp_path):
     notes = formats.write(tmp_path / "b.mkv", image.data + np.float32(300), image, RECORD)
     assert notes == (
         f"{image.data.size} values are beyond the range of the video, and became its ends.",
+        "Fractions, if any, are rounded to uint8, as the input holds.",
     )
     assert [round(1000 * float(f.time)) for f in decoded(tmp_path / "b.mkv")] == times
     assert formats.read(tmp_path / "b.mkv").history == (RECORD.as_dict(),)

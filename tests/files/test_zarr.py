@@ -22,6 +22,7 @@ from napari_gpu_denoise.cli.failures import complain
 from napari_gpu_denoise.errors import ClusterError, FileError, ImageError, OutputError
 from napari_gpu_denoise.files import formats, input_checks, resuming
 from napari_gpu_denoise.files.cluster import connected
+from napari_gpu_denoise.files.image_file import BOOLEAN
 from napari_gpu_denoise.files.zarr import places, writing
 from napari_gpu_denoise.files.zarr.places import as_path
 from napari_gpu_denoise.files.zarr.writing import block_means, coarser_shape
@@ -217,6 +218,7 @@ def test_boolean_images_are_0_and_1_as_layers_are(tmp_path, version):
     report = gd.run_batch(path, small(gd.NLMeans), 0.4, output=tmp_path / "out.ome.zarr")
     expected = gd.denoise(image.astype(np.uint8), small(gd.NLMeans), 0.4, axes="TYX")
     assert not report.failed
+    assert BOOLEAN in report.done[0].notes
     np.testing.assert_array_equal(gd.read(report.done[0].output).data, expected.image)
 
 
@@ -300,7 +302,7 @@ def test_the_image_of_a_plate_with_one_is_a_result_like_others(tmp_path):
 def test_places_that_are_not_there(memory):
     with pytest.raises(FileError):
         gd.read("memory://lab/none.ome.zarr")
-    with pytest.raises(FileError, match="cannot be opened"):
+    with pytest.raises(FileError, match="cannot be reached"):
         gd.read("nosuch://bucket/in.ome.zarr")
     report = gd.run_batch("memory://lab/none.zarr", SETTINGS, 8, output="memory://lab/out.zarr")
     assert "holds no zarr" in str(report.failed[0].error)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.image.levels import Levels, check_numbers, convert, output_dtype
 
 
@@ -133,7 +133,7 @@ def test_the_type_of_a_result():
     assert output_dtype("float32", np.dtype("u1")) == np.float32
     assert output_dtype(np.uint16, np.dtype("u1")) == np.uint16
     for dtype in ("grey", "bool", "complex64", "U2", "longdouble"):
-        with pytest.raises(ImageError, match="dtype="):
+        with pytest.raises(SettingsError, match="dtype="):
             output_dtype(dtype, np.dtype("u1"))
 
 

@@ -300,7 +300,7 @@ def test_what_is_no_series_of_measurements_is_refused(shape, axes, changes, erro
 
 
 def test_constant_series_and_sigma_0_are_refused():
-    with pytest.raises(errors.ImageError, match="Only 0 pixels differ"):
+    with pytest.raises(errors.ImageError, match="Only 0 pixels are finite and differ"):
         gd.subspace(np.ones((8, 20, 20), np.float32), SIGMA, axes="DYX")
     with pytest.raises(errors.SigmaError, match="sigma of some measurements is 0"):
         gd.subspace(noisy(scene(8)), 0.0, axes="DYX")
@@ -324,3 +324,25 @@ def test_progress_and_cancel():
     with pytest.raises(errors.Cancelled):
         gd.subspace(series, SIGMA, axes="DYX", cancel=stop)
     np.testing.assert_array_equal(series, given)
+
+
+def test_noise_that_a_series_does_not_have_is_told():
+    series = noisy(scene()) - 150
+    with pytest.warns(UserWarning, match="grey levels on average"):
+        gd.subspace(series, noise=gd.Rician(10), axes="DYX", profile="fast")
+    assert not code_of(gd.denoise(series, FAST, axes="DYX"), "biased")
+
+
+def test_copies_are_named():
+    series = noisy(scene())
+    with pytest.raises(errors.ImageError, match="remove copies"):
+        gd.subspace(np.repeat(series[:1], 8, axis=0), axes="DYX")
+    twice = gd.denoise(np.repeat(series[:2], 4, axis=0), FAST, 3.0, axes="DYX")
+    assert not code_of(twice, "biased")
+
+
+def test_noise_of_measurements_that_is_measured_again_is_told():
+    counts = np.random.default_rng(0).poisson(np.maximum(scene() / 20, 0))
+    record = gd.denoise(counts.astype(np.uint16), FAST, axes="DYX").record
+    assert record.noise[0]["model"] == "poisson-gaussian"
+    assert "measure again" in record.sigma_source

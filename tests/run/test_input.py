@@ -8,7 +8,7 @@ import pytest
 from scipy.ndimage import gaussian_filter
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import ImageError
+from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.image.levels import fill_nonfinite
 from napari_gpu_denoise.run.input import extend
 from napari_gpu_denoise.run.job import start
@@ -36,7 +36,7 @@ def test_finite_and_integer_arrays_are_not_copied_and_other_policies_refused():
             filled, mask = fill_nonfinite(image, "YX", policy)
             assert filled is image
             assert mask is None
-    with pytest.raises(ImageError, match="ignore"):
+    with pytest.raises(SettingsError, match="ignore"):
         fill_nonfinite(np.ones((3, 3)), "YX", "ignore")
 
 
@@ -73,6 +73,7 @@ def test_padding_comes_back_and_the_rest_is_filtered(name, dtype, fill, device):
     np.testing.assert_array_equal(result.image[~area], told[~area])
 
 
+@pytest.mark.filterwarnings("ignore::napari_gpu_denoise.errors.SaturationWarning")
 @pytest.mark.parametrize(
     ("filter", "limit"), [(gd.NLMeans(window=11), "1 MiB"), (gd.VBM3D.of(profile="fast"), "5 MiB")]
 )

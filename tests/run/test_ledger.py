@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import Note
-from napari_gpu_denoise.run.ledger import packed, unpacked
+from napari_gpu_denoise.errors import Note, OutputError
+from napari_gpu_denoise.run.ledger import Ledger, packed, unpacked
 from scenes import prepared
 
 ROW = (0.1, 1 / 30, 0.0, 0.0, 0.0)
@@ -54,3 +56,17 @@ def test_what_is_not_known_is_refused():
     for kind in (["os", "system"], ["napari_gpu_denoise.run.ledger", "importlib"]):
         with pytest.raises(ValueError, match="is not"):
             unpacked({"kind": kind, "fields": {}})
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room is not asked for here")
+def test_room_is_on_the_disk(monkeypatch):
+    room = Ledger().room("components", (3, 500), np.dtype(np.float32))
+    assert room.shape == (3, 500) and not room.any()
+    room[...] = 1
+
+    def full(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with pytest.raises(OutputError, match=r"no room for the run: No space left.*TMPDIR"):
+        Ledger().room("components", (3, 500), np.dtype(np.float32))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 
+import dask.array as da
 import numpy as np
 import pytest
 
 import napari_gpu_denoise as gd
-from napari_gpu_denoise.errors import UnchangedWarning
+from napari_gpu_denoise.errors import SaturationWarning, UnchangedWarning
 from napari_gpu_denoise.run.record import result_notes
 from scenes import Stored, noisy
 
@@ -103,3 +105,72 @@ def test_the_mean_of_a_result():
     filled = np.where(counts > 30, np.where(counts > 31, 1e20, np.nan), counts)
     assert noted("biased", filled, np.where(counts > 30, filled, clean), "TYX", []) is None
     assert noted("biased", counts[..., :1], clean[..., :1], "TYX", []) is None
+
+
+def measured(case: str) -> tuple[np.ndarray, dict]:
+    """Return an image whose noise is told by more than a model, and options of its run."""
+    rng = np.random.default_rng(0)
+    y, x = np.mgrid[-1:1:192j, -1:1:200j]
+    sigma, shape = np.float64(10.0), (192, 200)
+    if case == "planes":
+        sigma, shape = np.linspace(4.0, 30, 6)[:, None, None], (6, 96, 110)
+    elif case == "places":
+        sigma = 8 * (1 + 0.75 * (y**2 + x**2))
+    image = (120 + sigma * rng.standard_normal(shape)).astype(np.float32)
+    if case.startswith("blank"):
+        image[:70] = 5
+    return image, {"noise": "gaussian"} if case.endswith("sigma") else {}
+
+
+@pytest.mark.parametrize("case", ["planes", "places", "blank", "blank, one sigma", "alike"])
+def test_a_record_repeats_its_run_to_the_bit(device, case):
+    image, options = measured(case)
+    first = gd.denoise(image, SETTINGS, **options, device=device)
+    record = json.loads(json.dumps(first.record.as_dict(), allow_nan=False))
+    assert ("estimate" in record) == (case != "alike")
+    if "estimate" in record:
+        told = {"noise": gd.NoiseEstimate.from_dict(record["estimate"])}
+    else:
+        told = {"noise": [gd.NoiseModel.from_dict(each) for each in record["noise"]]}
+    again = gd.denoise(image, SETTINGS, **told, dtype=record["output_dtype"], device=device)
+    np.testing.assert_array_equal(again.image, first.image)
+
+
+WAYS = {
+    "dask": lambda image, **given: gd.nl_means(da.from_array(image, chunks=(2, 24, -1)), **given),
+    "lazy": lambda image, **given: gd.denoise_lazy(image, SETTINGS, **given),
+    "stream": lambda image, **given: list(gd.stream(SETTINGS, image, **given)),
+    "stream over time": lambda image, **given: list(
+        gd.stream(gd.NLMeans(window=5, frames_before=1), image, **given)
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_computed_later_warns_as_well(device, way):
+    def told(image, **given):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            np.asarray(WAYS[way](image, device=device, **given))
+        return [(each.category, str(each.message)) for each in caught]
+
+    image = noisy(6, 48, 56, sigma=10)
+    assert not told(image, sigma=10)
+    ((kind, text),) = set(told(np.full_like(image, 7)))
+    assert kind is UnchangedWarning and text.startswith("sigma is 0")
+    clipped = told(image + 200, sigma=1.0, dtype="uint8")
+    assert {kind for kind, _ in clipped} == {SaturationWarning}
+    assert way in ("dask", "lazy") or len(clipped) == 1
+    if way in ("dask", "lazy"):  # of a stream no result is kept to be compared
+        ((kind, text),) = told(image - 150, noise=gd.Rician(10))
+        assert kind is UserWarning and "grey levels on average" in text
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_fill_values_and_nan_are_no_change_of_the_mean(device, lazy):
+    image = noisy(3, 40, 50)
+    image[:, :, :15], image[:, :, 15:18] = 1e38, np.nan
+    given, out = (Stored(image), np.empty_like(image)) if lazy else (image, None)
+    options = {"axes": "TYX", "nonfinite": "keep", "out": out, "device": device}
+    record = gd.denoise(given, SETTINGS, 20, **options).record
+    assert not any("on average" in note for note in record.notes)

@@ -261,6 +261,8 @@ def recommend(
     """
     if effort not in (None, *EFFORTS):
         raise SettingsError(f"effort={effort!r} is unknown: choose from {', '.join(EFFORTS)}.")
+    if not isinstance(noise, NoiseEstimate | None):
+        raise SettingsError(f"noise={noise!r:.60} is no estimate: give that of estimate_noise().")
     reader = PlaneReader(image, axes)
     found = choose_devices(device)
     if noise is None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from napari_gpu_denoise.cli.failures import on_command_line
-from napari_gpu_denoise.errors import SettingsError
 from napari_gpu_denoise.files import FORMAT_NAMES
 from napari_gpu_denoise.noise.models import choices
 from napari_gpu_denoise.protocol.settings import checked_factor, number_of_bytes, setting_fields
@@ -39,10 +38,8 @@ def _checked(check: Callable[[str], Any]) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
         try:
             return check(text)
-        except SettingsError as error:
-            raise argparse.ArgumentTypeError(on_command_line(error)) from None
         except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
+            raise argparse.ArgumentTypeError(on_command_line(error)) from None
 
     return parse
 

@@ -27,7 +27,7 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
-from napari_gpu_denoise.run.request import HostMemory, Run, takes_options
+from napari_gpu_denoise.run.request import HostMemory, Run, check_flags, takes_options
 
 _PACE = 5e8  # bytes a second of a large file that one process reads, filters fast, and writes
 _AT_ONCE = 6  # files that are read, filtered and written at the same time
@@ -305,22 +305,17 @@ def run_batch(
     ...     print(file.input, file.error)
     """
     run = Run(filter, sigma, host_memory=HostMemory.of(memory_limit_host), **options)
-    batch = Batch.of(
-        inputs,
-        output,
-        run,
-        stop_on_error,
-        overwrite=overwrite,
-        resume=resume,
-        companions_anywhere=companions_anywhere,
-        client=client,
-    )
+    told: dict[str, Any] = {"overwrite": overwrite, "resume": resume}
+    told["companions_anywhere"] = companions_anywhere
+    check_flags(stop_on_error=stop_on_error, **told)
+    stopped = Progress.of(progress, cancel).stopped
+    batch = Batch.of(inputs, output, run, stop_on_error, client=client, **told)
 
     def report(state: BatchProgress | FileReport) -> None:
         if progress is not None and isinstance(state, BatchProgress):
             progress(state)
 
-    return denoise_files(batch, Progress(report, None if cancel is None else cancel.is_set))
+    return denoise_files(batch, Progress(report, stopped))
 
 
 def denoise_files(
@@ -637,15 +632,16 @@ class _BatchState:
         formats.check_target(target, inputs, self._written)
         if replaced or not exists:
             return None
-        if batch.options.resume:
-            with batch.open_image(path) as picture:
-                check_result(target, picture, batch.run)
-            remove_unfinished(target)
-        # The other files of a set are then not denoised as images of their own.
-        expected = errors.FileError, errors.ImageError
-        with contextlib.suppress(*expected), batch.open_image(path) as picture:
+        with batch.open_image(path) as picture:
+            # The other files of a set are then not denoised as images of their own.
             self._sources.update(map(_real, picture.files))
-        return FileReport(path, skipped=_exists_message(target, batch.options.resume))
+            if batch.options.resume:
+                check_result(target, picture, batch.run)
+                remove_unfinished(target)
+                return FileReport(path, skipped=f"{target} is complete and was kept.")
+        remedy = "choose another name, pass overwrite=True to replace it, or resume=True to keep it"
+        note = errors.Note(f"{target} exists and was kept", f"{remedy} as done", code="exists")
+        return FileReport(path, skipped=note)
 
     @cached_property
     def _found(self) -> output.Kept:
@@ -728,13 +724,3 @@ def _plate(batch: Batch) -> tuple[str, ...]:
     for _ in inside.split("/"):
         place = place.parent
     return zarr.metadata.describe_plate(place, plate)
-
-
-def _exists_message(target: Path, resume: bool) -> str:
-    if resume:
-        return f"{target} is complete and was kept."
-    return errors.Note(
-        f"{target} exists and was kept",
-        "choose another name, pass overwrite=True to replace it, or resume=True to keep it as done",
-        code="exists",
-    )

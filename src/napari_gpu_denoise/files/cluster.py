@@ -282,6 +282,8 @@ def _outcome(future: Any, result: Any) -> Outcome:
 
 def check_workers(client: Any) -> None:
     """Refuse workers without this package, or with another version: the first task ends them."""
+    if not hasattr(client, "nthreads"):
+        raise errors.ClusterError(f"client={client!r:.60} is none: give a distributed.Client.")
     # What is of Python each worker has.
     question = eval, "__import__('napari_gpu_denoise.version').version.package_version()"
     with _in_words(OSError):

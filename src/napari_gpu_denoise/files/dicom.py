@@ -763,7 +763,6 @@ FORMAT = Format(
     name="DICOM",
     suffixes=SUFFIXES,
     kinds=("dicom",),
-    new_suffix=".dcm",
     is_format=is_dicom,
     open_image=open_image,
     check_writable=check_writable,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import glob
-import itertools
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import FileError, OutputError
+from napari_gpu_denoise.errors import FileError, OutputError, SettingsError
 from napari_gpu_denoise.files import (
     FORMAT_NAMES,
     dicom,
@@ -28,6 +27,7 @@ from napari_gpu_denoise.files import (
 )
 from napari_gpu_denoise.files.image_file import Blocks, Format, ImageFile
 from napari_gpu_denoise.run.record import Record
+from napari_gpu_denoise.run.request import check_flags
 
 #: In the order in which they are tried; the first reads, or refuses, what none recognises.
 FORMATS = (
@@ -77,6 +77,7 @@ def read(path: str | os.PathLike[str], *, companions_anywhere: bool = False) -> 
     ImageError
         If it has no pixels, or a NIfTI file contains colours or complex numbers.
     """
+    check_flags(companions_anywhere=companions_anywhere)
     with open_stack(path, companions_anywhere=companions_anywhere) as picture:
         return picture.loaded()
 
@@ -105,7 +106,7 @@ def format_of(path: Any) -> Format:
         return zarr.FORMAT
     by_content = (each for each in FORMATS if each.is_format(path))
     by_name = (each for each in FORMATS if os.path.isfile(path) and each.is_path(path))
-    return next(itertools.chain(by_content, by_name), FORMATS[0])
+    return next(by_content, None) or next(by_name, FORMATS[0])
 
 
 def write(
@@ -162,15 +163,20 @@ def write(
         or the kind of file cannot hold this type of pixels; nothing is left behind.
     """
     path = zarr.places.as_path(path)
-    if tuple(data.shape) != tuple(like.data.shape):
+    check_flags(overwrite=overwrite)
+    records = [record.as_dict()] if isinstance(record, Record) else () if record is None else record
+    if not isinstance(like, ImageFile):
+        raise SettingsError(f"like={like!r:.60} is no image of a file: give what read() returns.")
+    if not isinstance(records, Sequence) or not all(isinstance(one, dict) for one in records):
+        raise SettingsError(f"record={record!r:.60} is none: give that of a Result, or None.")
+    if (shape := tuple(getattr(data, "shape", ()))) != tuple(like.data.shape):
         raise OutputError(
-            f"Pixels of shape {tuple(data.shape)} cannot take the metadata of an image of shape "
-            f"{tuple(like.data.shape)}: write them like an image of the same shape."
+            f"Pixels of shape {shape} cannot take the metadata of an image of shape "
+            f"{tuple(like.data.shape)}: write an array of the same shape."
         )
     check_name(path, like)
     made = result_like(path, like)
     _check_type(made, data.dtype)
-    records = [record.as_dict()] if isinstance(record, Record) else record or ()
     form = format_like(made)
     tables = form.tables(made.path, Path(path)) if form is format_like(like) else {}
     options = {"overwrite": overwrite, "keep": (made.path, *made.files, *tables)}
@@ -188,6 +194,8 @@ def write(
     for source, table in tables.items():
         with input_checks.open_regular(source) as given, output.new_file(table, **options) as copy:
             shutil.copyfileobj(given, copy)
+    if form in (dicom.FORMAT, video.FORMAT) and data.dtype.kind == "f" != like.data.dtype.kind:
+        written += (f"Fractions, if any, are rounded to {like.data.dtype}, as the input holds.",)
     return made.notes[len(like.notes) :] + written
 
 
@@ -196,8 +204,8 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
     wanted, named = format_like(like), format_named(path)
     if (named or FORMATS[0]) is not wanted and (not named or named.name not in wanted.becomes):
         first = wanted if wanted.write else FORMATS[0]
-        ends = [first.new_suffix]
-        ends += [e.new_suffix for e in FORMATS if e.name in wanted.becomes and e is not first]
+        ends = [first.suffixes[0]]
+        ends += [e.suffixes[0] for e in FORMATS if e.name in wanted.becomes and e is not first]
         raise OutputError(
             f"{path} cannot be the result of {like.path}, which is written as {first.name}: end it "
             f"with {', '.join(ends)}."
@@ -206,7 +214,10 @@ def check_name(path: str | os.PathLike, like: ImageFile) -> None:
 
 def format_named(path: str | os.PathLike) -> Format | None:
     """Return the format of a result of a name; None if it is that of none."""
-    return next((each for each in FORMATS if each.is_target(path)), None)
+    name = os.fspath(path).lower()
+    ends = ((each, each.written) for each in FORMATS)
+    found = (e for e, own in ends if (e.is_path(path) if own is None else name.endswith(own)))
+    return next(found, None)
 
 
 def result_like(path: str | os.PathLike, like: ImageFile) -> ImageFile:
@@ -255,9 +266,9 @@ def find_files(inputs: str | os.PathLike | Iterable[str | os.PathLike]) -> list[
     They keep the order given, those of a pattern or folder are sorted. A name that matches nothing
     stays in the list, and so does a pattern or a folder beside others: reading it is an error.
     """
-    if isinstance(inputs, (str, os.PathLike)):
+    if isinstance(inputs, (str, bytes, os.PathLike)) or not isinstance(inputs, Iterable):
         inputs = [inputs]
-    names = [os.fspath(name) for name in inputs]
+    names: list[Any] = list(inputs)
     found: dict[str, Path] = {}
     for name in names:
         try:
@@ -289,14 +300,10 @@ def _members(name: str) -> list[Path]:
         return members
     if os.path.exists(place) or not glob.has_magic(str(place)):
         return microscopes.images_of(place)
-    members = [
-        image
-        for match in sorted(glob.glob(str(place), recursive=True))
-        if not os.path.isdir(match) or zarr.places.is_zarr(match) or dicom.is_dicom(match)
-        for image in (zarr.metadata if zarr.places.is_zarr(match) else microscopes).images_of(
-            Path(match)
-        )
-    ]
+    matches = sorted(glob.glob(str(place), recursive=True))
+    folders = {match for match in matches if os.path.isdir(match)}
+    others = {one for one in folders if not (zarr.places.is_zarr(one) or dicom.is_dicom(one))}
+    members = [image for match in matches if match not in others for image in _members(match)]
     if not members:
         raise FileError(f"No file matches the pattern {name}: check folder and spelling.")
     return members
@@ -324,8 +331,8 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         images = [
             path for path in found if has_suffix(path) or not path.is_file() or is_image(path)
         ]
+    folder = zarr.places.as_path(output)
     name = os.fspath(output)
-    folder = zarr.places.as_path(name)
     is_folder = folder.is_dir() and not (
         zarr.places.has_suffix(folder) or dicom.FORMAT.is_path(folder)
     )
@@ -333,8 +340,8 @@ def pair(found: list[Path], output: str | os.PathLike) -> list[tuple[Path, Path]
         if not has_suffix(folder):
             raise OutputError(
                 f"{name} is neither the name of a {FORMAT_NAMES} file nor an existing folder: end "
-                f"it with {', '.join(each.new_suffix for each in FORMATS)}, or with / for a new "
-                "folder."
+                f"it with {', '.join(each.suffixes[0] for each in FORMATS if each.write)}, or with "
+                "/ for a new folder."
             )
         if zarr.places.has_suffix(folder) and (plate := zarr.metadata.plate_of(images)) is not None:
             targets = [folder / zarr.metadata.within(plate, path) for path in images]
@@ -362,7 +369,7 @@ def _own_names(images: list[Path]) -> list[str]:
         several = [held for held in equal.values() if len({folders[n] for n in held}) > 1]
         if not several:
             return names
-        for number in itertools.chain(*several):
+        for number in [each for held in several for each in held]:
             above = folders[number].name
             names[number] = f"{above}_{names[number]}" if above else names[number]
             folders[number] = folders[number].parent

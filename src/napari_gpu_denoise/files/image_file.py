@@ -45,7 +45,9 @@ class Blocks(ABC):
         return self.shape[0]
 
     def __getitem__(self, index: Any) -> Any:
-        numbers, part, shape = self._select(index)
+        parts = tuple(index_parts(index, self.shape))
+        numbers, part = np.asarray(self._numbers[parts[: self._outer]]), parts[self._outer :]
+        shape = np.broadcast_to(False, self._block_shape)[part].shape
         region, inner = _region_of(part, self._block_shape)
         if self._is_fresh and numbers.size == 1 and math.prod(shape):
             found = self._region(int(numbers.flat[0]), region)[inner]
@@ -60,12 +62,6 @@ class Blocks(ABC):
             raise ValueError("copy=False is not possible: planes are read from disk.")
         whole = self._whole()
         return whole if dtype is None else whole.astype(dtype, copy=False)
-
-    def _select(self, index: Any) -> tuple[np.ndarray, tuple[int | slice, ...], tuple[int, ...]]:
-        """Return the numbers of the blocks wanted, the index into each, and the shape it gives."""
-        parts = tuple(index_parts(index, self.shape))
-        numbers, part = np.asarray(self._numbers[parts[: self._outer]]), parts[self._outer :]
-        return numbers, part, np.broadcast_to(False, self._block_shape)[part].shape
 
     def reads_by_plane(self, *axes: int) -> bool:
         """Return whether a plane of these two axes can be read without reading the whole file."""
@@ -166,6 +162,7 @@ class PartOfBlocks(Blocks):
         return self._blocks._block(number)[self._kept]
 
 
+BOOLEAN = "The file is boolean: its pixels are taken for 0 and 1, of type uint8."
 MARK = "napari-gpu-denoise: "  # starts a line that holds a record as JSON
 _ALPHA = (1, 2)  # kinds of extra sample, premultiplied or not
 
@@ -288,9 +285,10 @@ class ImageFile:
         return tuple(slice(-1, None) if a == "S" else slice(None) for a in self.axes)
 
     @property
-    def has_palette(self) -> bool:
-        """Whether the pixels are indices of a colour table, which only integers can have."""
-        return self.kind == "plain" and self.metadata.get("colormap") is not None
+    def keeps_type(self) -> bool:
+        """Whether results have the type of the pixels: indices of colours, DICOM, videos."""
+        palette = self.kind == "plain" and self.metadata.get("colormap") is not None
+        return palette or self.kind in ("dicom", "video")
 
     @property
     def colours(self) -> tuple[slice, ...]:
@@ -322,12 +320,12 @@ class Format:
     """A format of image files: what the package for it offers to `formats`.
 
     `suffixes`, in small letters, end the names of its files, of results those of `written` only, if
-    it has any; `kinds` are those of an `ImageFile` that it reads. `name` and `new_suffix` are for
-    messages. `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a
-    path by its name, by default its suffix. `open_image` takes a path, the stack that holds what it
-    opens but for ``data``, and whether other files may lie anywhere; `write` what was opened for
-    the result, its path, pixels, an image like it, and records: it returns what was lost.
-    `held` has the types of pixels that its files hold, by their kind, after what that is called;
+    it has any; `kinds` are those of an `ImageFile` that it reads. `name` is for messages.
+    `is_format` judges a file by how it starts, False if it cannot be opened, `is_named` a path by
+    its name, by default its suffix. `open_image` takes a path, the stack that holds what it opens
+    but for ``data``, and whether other files may lie anywhere; `write` what was opened for the
+    result, its path, pixels, an image like it, and records: it returns what was lost. `held` has
+    the types of pixels that its files hold, by their kind, after what that is called;
     `check_writable` refuses what else cannot be written. With `new_image` large results are written
     part by part where they will be. `becomes` names the formats that results may have besides, or
     only, if there is no `write`; `described_anew` returns an image of another format as a new one
@@ -338,7 +336,6 @@ class Format:
     name: str
     suffixes: tuple[str, ...]
     kinds: tuple[str, ...]
-    new_suffix: str
     is_format: Callable[[Any], bool]
     open_image: Callable[[Any, contextlib.ExitStack, bool], ImageFile]
     write: Callable[[Any, Path, Any, ImageFile, Sequence[dict]], tuple[str, ...]] | None
@@ -357,11 +354,6 @@ class Format:
         if self.is_named is not None:
             return self.is_named(path)
         return os.fspath(path).lower().endswith(self.suffixes)
-
-    def is_target(self, path: str | os.PathLike) -> bool:
-        """Return whether a path has the name of a result of this format."""
-        ends = self.written
-        return self.is_path(path) if ends is None else os.fspath(path).lower().endswith(ends)
 
 
 def record_line(record: dict) -> str:
@@ -385,14 +377,11 @@ def parsed_record(text: str) -> list[dict]:
 
 
 def rounded(levels: ArrayLike, dtype: np.dtype, low: int, high: int) -> tuple[np.ndarray, int]:
-    """Return levels as integers of a type, and how many of them are beyond the ends, or NaN (0)."""
+    """Return levels as integers of up to 32 bits, and how many are beyond the ends, or NaN (0)."""
     whole = np.rint(np.asarray(levels, np.float64))
-    # The float next to the largest 64-bit integer is already out of range.
-    below, above = whole < low, whole >= high if float(high) > high else whole > high
-    lost = below | above | np.isnan(whole)
-    out = np.where(lost, 0, whole).astype(dtype)
-    out[below], out[above] = low, high
-    return out, int(np.count_nonzero(lost))
+    held = (low <= whole) & (whole <= high)
+    made = np.clip(np.nan_to_num(whole), low, high).astype(dtype)
+    return made, int(np.count_nonzero(~held))
 
 
 def unit_named(told: Any) -> str:

@@ -304,7 +304,6 @@ FORMAT = Format(
     name="ND2/CZI/LIF",
     suffixes=SUFFIXES,
     kinds=("microscope",),
-    new_suffix=".ome.tif",
     is_format=is_microscope,
     open_image=open_image,
     write=None,

@@ -370,10 +370,10 @@ def described_anew(like: ImageFile, name: str) -> ImageFile:
     zooms = [step * (1e-3 if unit == "millisecond" else 1) for step, unit in told.values()]
     header.set_zooms(zooms[: len(shape)])
     header.set_xyzt_units("mm", "sec")
-    if (affine := like.metadata.get("affine")) is None:
-        affine = np.diag([*zooms[:3], 1.0])
-    header.set_sform(affine, code=1)
-    header.set_qform(affine, code=1, strip_shears=True)
+    known = like.metadata.get("affine")
+    affine = np.diag([*zooms[:3], 1.0]) if known is None else known
+    header.set_sform(affine, code=int(known is not None))
+    header.set_qform(affine, code=int(known is not None), strip_shears=True)
     header["magic"] = b"n+1" if version == 1 else header["magic"]
     metadata = {"header": header, "extensions": [], "scaling": None}
     return replace(like, kind="nifti", metadata=metadata)
@@ -392,7 +392,6 @@ FORMAT = Format(
     name="NIfTI",
     suffixes=(".nii", ".nii.gz"),
     kinds=("nifti",),
-    new_suffix=".nii or .nii.gz",
     is_format=is_nifti,
     open_image=open_image,
     write=write,

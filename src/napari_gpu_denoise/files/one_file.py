@@ -119,7 +119,11 @@ def denoise_file(
             memory_of(run).check_whole(picture.data.nbytes + needed)
             with source.unchanged():
                 picture = picture.loaded(result=needed)
-        run, why = _run_for(picture, run, progress)
+        why = ""
+        if isinstance(run.filter, Recommended):
+            progress.stage(MEASURING)
+            run, why = run.filter.run_for(picture.pixels, run)
+            run = replace(run, filter=with_voxel(run.filter, picture))
         told = {"source": picture.path.name, "recommended": why, "made_from": made_from}
         if streamed:
             return _Streamed(source, picture, target, run, options, told, progress).denoise()
@@ -148,19 +152,10 @@ def _for_image(picture: ImageFile, target: Path, run: Run) -> tuple[ImageFile, R
     """Return an image as its result is described, and its run."""
     picture = formats.result_like(target, picture)
     dtype = output_dtype(run.dtype, picture.data.dtype)
-    if dtype is None and picture.has_palette:
+    if dtype is None and picture.keeps_type:
         dtype = output_dtype("same", picture.data.dtype)
     filter, axes = with_voxel(run.filter, picture), run.axes or picture.filter_axes
     return picture, replace(run, filter=filter, axes=axes, dtype=dtype)
-
-
-def _run_for(picture: ImageFile, run: Run, progress: Progress) -> tuple[Run, str]:
-    """Return a run with the filter for a file, and why, if that is the one recommended."""
-    why = ""
-    if isinstance(run.filter, Recommended):
-        progress.stage(MEASURING)
-        run, why = run.filter.run_for(picture.pixels, run)
-    return replace(run, filter=with_voxel(run.filter, picture)), why
 
 
 @dataclass(frozen=True)

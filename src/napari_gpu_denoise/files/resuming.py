@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
-import itertools
 import json
 import math
 import os
@@ -28,13 +27,12 @@ from numpy.typing import ArrayLike, DTypeLike
 from napari_gpu_denoise.errors import DenoiseError, NonFiniteError, Note, OutputError
 from napari_gpu_denoise.files import zarr
 from napari_gpu_denoise.files.output import writing
-from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, unpacked
+from napari_gpu_denoise.run.ledger import Ledger, Written, mark_of, packed, reserve, unpacked
 from napari_gpu_denoise.run.record import Tally
 
 _LIST, _LOCK = "parts", "lock"
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}  # of file systems that let everybody in
 _MAX_LIST_BYTES = 1 << 29  # more than as many parts take as a run may have, and a map of its noise
-_ZEROS = 1 << 20  # bytes written at a time to keep room
 
 
 def unfinished_folder(target: Path) -> Path:
@@ -78,13 +76,7 @@ class FileArray:
     def __init__(self, file: BinaryIO, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         self._file, self.shape, self.ndim = file, tuple(shape), len(shape)
         self.dtype = np.dtype(dtype).newbyteorder("=")
-        nbytes = math.prod(self.shape) * self.dtype.itemsize
-        # If the disk got full later, the process would end.
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(file.fileno(), 0, nbytes)
-        while (missing := nbytes - file.seek(0, os.SEEK_END)) > 0:  # as on macOS
-            file.write(bytes(min(missing, _ZEROS)))
-        file.truncate(nbytes)
+        reserve(file, math.prod(self.shape) * self.dtype.itemsize)
 
     def mapped(self) -> np.memmap:
         """Return the array, mapped for as long as it is used."""
@@ -177,7 +169,7 @@ class ResumeLedger(Ledger):
         """Refuse a folder that somebody has prepared with links, pipes or devices."""
         # Of a link not even what it leads to is listed.
         below = () if self.folder.is_symlink() else os.walk(self.folder)
-        inside = (os.path.join(each, n) for each, *names in below for n in itertools.chain(*names))
+        inside = (os.path.join(each, n) for each, *names in below for n in names[0] + names[1])
         for place in (self.folder, *inside):
             with contextlib.suppress(FileNotFoundError):
                 kind = os.lstat(place).st_mode
@@ -216,7 +208,8 @@ class ResumeLedger(Ledger):
                 key, value = json.loads(text)
                 facts[key] = value
                 whole += len(line)
-            parts = {key: Written(*map(int, facts[key])) for key in facts if type(key) is int}
+            told = {key: [*map(int, facts[key])] for key in facts if type(key) is int}
+            parts = {key: Written(mark, Tally(*counts)) for key, (mark, *counts) in told.items()}
             if parts:
                 before = facts["wanted"]
                 differs = [name for name in self._wanted if before.get(name) != self._wanted[name]]
@@ -269,8 +262,8 @@ class ResumeLedger(Ledger):
             raise self._damaged() from error  # a chunk of several parts that cannot be read
 
     def wrote(self, number: int, tally: Tally, mark: int) -> None:
-        written = self.done[number] = Written(tally.saturated, tally.nonfinite, mark, tally.fill)
-        self._add(number, written)
+        self.done[number] = Written(mark, tally)
+        self._add(number, [mark, *vars(tally).values()])
 
     def _other(self, names: Iterable[str]) -> OutputError:
         return OutputError(

@@ -341,7 +341,6 @@ FORMAT = Format(
     name="video",
     suffixes=SUFFIXES,
     kinds=("video",),
-    new_suffix=".mkv",
     is_format=is_video,
     open_image=open_image,
     write=write,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import ImageError, NonFiniteError
+from napari_gpu_denoise.errors import ImageError, NonFiniteError, SettingsError
 from napari_gpu_denoise.image.axes import arrange
 from napari_gpu_denoise.image.threads import in_bands, quiet
 
@@ -353,15 +353,12 @@ def parse_dtype(dtype: Any) -> np.dtype | str | None:
         return None if dtype == "auto" else dtype
     try:
         wanted = np.dtype(dtype)
-    except TypeError as error:
-        raise ImageError(
-            f"dtype={dtype!r} is not a data type", "use 'auto', 'same' or 'float32'"
-        ) from error
-    if wanted.kind not in "iuf" or wanted.itemsize > 8:
-        raise ImageError(
-            f"dtype={dtype!r} cannot hold grey levels", "use 'auto', 'same' or 'float32'"
-        )
-    return wanted
+    except TypeError:
+        wanted = np.dtype(object)  # which holds none either
+    if wanted.kind in "iuf" and wanted.itemsize <= 8:
+        return wanted
+    problem = f"dtype={dtype!r} is no data type that can hold grey levels"
+    raise SettingsError(problem, "use 'auto', 'same' or 'float32'")
 
 
 def put_together(filtered: np.ndarray, where: Any, given: np.ndarray, rest: Any) -> np.ndarray:
@@ -379,7 +376,7 @@ def put_together(filtered: np.ndarray, where: Any, given: np.ndarray, rest: Any)
 def check_policy(nonfinite: str) -> None:
     """Refuse an unknown choice of what to do with NaN and infinity."""
     if not isinstance(nonfinite, str) or nonfinite not in ("raise", "keep"):  # pyright: ignore[reportUnnecessaryIsInstance] untyped callers
-        raise ImageError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
+        raise SettingsError(f"nonfinite={nonfinite!r} is unknown: choose 'raise' or 'keep'.")
 
 
 def fill_nonfinite(

@@ -29,7 +29,7 @@ from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.job import check_kept, type_for_noise
 from napari_gpu_denoise.run.noise import NoiseMemory, Sigma, measured_noise, resolve_noise
 from napari_gpu_denoise.run.progress import Progress
-from napari_gpu_denoise.run.record import Result, Tally
+from napari_gpu_denoise.run.record import Result, Tally, result_notes
 from napari_gpu_denoise.run.request import Run
 
 MEASUREMENTS = "D"  # the axis of measurements of which only that is known
@@ -114,19 +114,23 @@ class Subspace(Filter):
         series.fit(components, filtered, certain)
         alone = series.told(inner, series.names) if self.keep_events else None
         tally, left = series.write(vectors, components, out, alone)
+        # Of components, which have no grey levels, such notes mean nothing.
+        ours = ("unchanged", "biased")
+        of_filter = (n for n in made.record.notes if getattr(n, "code", "") not in ours)
+        one = series.place(slice(None), slice(series.count // 2, series.count // 2 + 1))
+        pair = image.block(run.nonfinite, one).given, np.asarray(out[one])
+        seen = result_notes(*pair, image.names, sigma.models)
         record = replace(
             made.record,
             filter=self.name,
             settings=self.as_dict(),
-            sigma=sigma.values,
-            sigma_source=sigma.source,
             axes=image.names,
             input_dtype=str(given),
             output_dtype=str(dtype),
             saturated=tally.saturated,
             nonfinite=tally.nonfinite,
-            notes=(*sigma.notes, *notes, *made.record.notes, *left),
-            noise=tuple(model.as_dict() for model in sigma.models),
+            notes=(*sigma.notes, *notes, *of_filter, *left, *seen),
+            **sigma.recorded,
         )
         return Result(out, record)
 
@@ -253,7 +257,8 @@ class _Series:
             return found
         magnitudes = isinstance(model, Rician)
         if found.array.size > 1 or not (model.additive or magnitudes):
-            return found
+            source = f"{found.source}; to repeat the run, measure again: this is not all it takes"
+            return replace(found, source=source, estimate=None)
         slabs = self.slabs()
         some = self.block(slabs[len(slabs) // 2]).finite.reshape(self.count, -1)
         some = some[:, :: 1 + (some.size >> 22)].astype(np.float64)
@@ -330,8 +335,8 @@ class _Series:
             voxels += np.count_nonzero(self.weights(slab))
         if voxels < count:
             raise ImageError(
-                f"Only {voxels} pixels differ between the {count} measurements: there is "
-                "nothing to filter, or the order of the axes is wrong."
+                f"Only {voxels} pixels are finite and differ between the {count} measurements: "
+                "remove copies and damaged ones, or correct the order of the axes."
             )
         # What is left of each measurement by the best prediction from all others.
         left = 1 / np.diag(np.linalg.pinv(products, hermitian=True))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -79,7 +79,7 @@ class PartList:
         job, middle = self._job, len(self._parts) // 2
 
         def pair() -> tuple[np.ndarray, np.ndarray]:
-            pixels = job.block(image[self._parts[middle].yields]).finite
+            pixels = as_array(image[self._parts[middle].yields])
             return pixels, np.asarray(self._out[self._places[middle]])
 
         return job.record(replace(report, tally=self._tally + report.tally), pair, device)
@@ -192,15 +192,11 @@ def _sigma_of(sigma: Sigma, t: int, start: int) -> Callable[[int], Sigma]:
     numbers = None if sigma.numbers is None else sigma.numbers.take(0, axis=t)
     varies = sigma.array.shape[t] > 1
 
-    def of_frame(place: int) -> Sigma:
-        number = start + place
-        array = sigma.array.take(number if varies else 0, axis=t)
-        return replace(sigma, array=array, numbers=numbers)
+    @lru_cache(maxsize=1)  # where it does not vary, it is one object
+    def of_frame(number: int) -> Sigma:
+        return replace(sigma, array=sigma.array.take(number, axis=t), numbers=numbers)
 
-    if not varies:
-        same = of_frame(0)
-        return lambda _: same
-    return of_frame
+    return lambda place: of_frame(start + place if varies else 0)
 
 
 def _at(t: int, number: int) -> tuple:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, overload
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from napari_gpu_denoise.errors import AxesError, SaturationWarning, SettingsError, UnchangedWarning
+from napari_gpu_denoise.errors import AxesError, SettingsError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import output_dtype
 from napari_gpu_denoise.image.threads import quiet
@@ -21,11 +20,11 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run import by_parts
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import NO_NOISE, Job, start, type_with
+from napari_gpu_denoise.run.job import Job, start, type_with
 from napari_gpu_denoise.run.ledger import Ledger
 from napari_gpu_denoise.run.part import Part, divide, filter_part, unit_of, with_uncut_axes, within
 from napari_gpu_denoise.run.progress import COMPILING, MEASURING, SILENT, Progress, Step
-from napari_gpu_denoise.run.record import DeviceReport, Record, Result
+from napari_gpu_denoise.run.record import DeviceReport, Result, warn_of
 from napari_gpu_denoise.run.request import Run, takes_options, with_settings
 
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ def _at_once(
     made = out if apart and part.shape == shape else np.empty(part.shape, job.dtypes[1])
     progress.stage(COMPILING)
     report = _on_devices(devices, job, part, block, made, progress)
-    record = job.record(report, lambda: (block.finite[part.inner], made), "")
+    record = job.record(report, lambda: (block.given[part.inner], made), "")
     if part.shape != shape:
         made = made[within(region, part.yields)]
     if out is not None and made is not out:
@@ -357,7 +356,8 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable[[], None]], Denois
 
                 return lazy_result(image, run)
             result = denoise_image(image, run, progress=Progress.of(progress, cancel))
-            _warn_of(result.record, measured=sigma is None)
+            record = result.record
+            warn_of(record.notes, sigma is None, record.saturated, record.output_dtype)
             return result.image
 
         del call.__wrapped__  # its signature is not that of the filter
@@ -365,17 +365,3 @@ def filter_function(kind: type[Filter]) -> Callable[[Callable[[], None]], Denois
         return with_settings(kind)(call)
 
     return decorate
-
-
-def _warn_of(record: Record, measured: bool) -> None:
-    """Warn of clipped values, and of measured noise that is too weak to filter, or not proven."""
-    if record.saturated:
-        values = "1 value was" if record.saturated == 1 else f"{record.saturated} values were"
-        told = f"{values} clipped to the range of {record.output_dtype}: use dtype='float32'"
-        warnings.warn(f"{told} to keep them.", SaturationWarning, stacklevel=3)
-    for note in record.notes:
-        code = getattr(note, "code", "")
-        if measured and (note == NO_NOISE or code in ("unchanged", "unproven")):
-            warnings.warn(str(note), UnchangedWarning, stacklevel=3)
-        elif code == "biased" and not record.saturated:
-            warnings.warn(str(note), stacklevel=3)

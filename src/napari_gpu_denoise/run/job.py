@@ -27,7 +27,7 @@ from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
-from napari_gpu_denoise.run.record import DeviceReport, Record, result_notes
+from napari_gpu_denoise.run.record import NO_NOISE, DeviceReport, Record, result_notes
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
 
@@ -101,9 +101,6 @@ def type_with(out: Any, shape: tuple[int, ...], dtype: np.dtype | None) -> np.dt
     if isinstance(out, np.ndarray) and not out.flags.writeable:
         raise ImageError("out= cannot be written to", "give an array that is not read-only")
     return dtype
-
-
-NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
 
 
 @dataclass(frozen=True)
@@ -205,7 +202,8 @@ class Job:
     @cached_property
     def blank_width(self) -> int:
         """Width of constant squares that are not image and are returned as they are, or 0."""
-        return 0 if self.filter.yields_map else self.sigma.blank_width
+        estimate = None if self.filter.yields_map else self.sigma.estimate
+        return estimate.blank_width if estimate else 0
 
     @cached_property
     def noisy(self) -> bool:
@@ -276,8 +274,6 @@ class Job:
             version=package_version(),
             filter=self.run.filter.name,
             settings=self.run.filter.as_dict(),
-            sigma=self.sigma.values,
-            sigma_source=self.sigma.source,
             axes=names,
             input_dtype=str(self.dtypes[0]),
             output_dtype=str(self.dtypes[1]),
@@ -286,8 +282,8 @@ class Job:
             nonfinite=tally.nonfinite,
             notes=tuple(notes),
             date=datetime.now(UTC).isoformat(timespec="seconds"),
-            noise=tuple(model.as_dict() for model in self.sigma.models),
             sigma_factor=self.run.sigma_factor,
+            **self.sigma.recorded,
         )
 
 

@@ -31,6 +31,7 @@ from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.input import Input
 from napari_gpu_denoise.run.job import Job, start
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
+from napari_gpu_denoise.run.record import NO_NOISE, DeviceReport, warn_of
 from napari_gpu_denoise.run.request import Run, takes_options
 
 
@@ -97,7 +98,8 @@ def denoise_lazy(
     results are identical up to float32 rounding. Results next to spots of NaN or infinity
     wider than 32 pixels may differ. The memory needed is a few chunks per thread. By filters over
     time, chunks that are computed at once are filtered together, up to 256 MiB, so that margins are
-    up to an eighth of the work; of a single frame its chunk and the margins are filtered.
+    up to an eighth of the work; of a single frame its chunk and the margins are filtered. Warnings
+    are those of `bm3d` and the like: of noise at once, of the result when it is computed.
     """
     return lazy_result(array, Run(filter, sigma, **options))
 
@@ -124,6 +126,7 @@ def lazy_result(array: Any, run: Run) -> Array:
         array = _corrected(array, image.correction)
     source = Input(array, image.names)
     job = start(image.adapted(run), source, choose=False)
+    warn_of([*job.sigma.notes, *[NO_NOISE] * (not job.noisy)], run.measures_noise, level=4)
     if run.measures_noise:  # pixels have been read anyway
         job, others = job.sharing(source.windows()), []
     else:
@@ -249,9 +252,13 @@ def _denoise_block(
     try:
         pixels = job.block(_joined(chunks, places, part.reads))
         out = np.empty(part.shape, job.dtypes[1])
-        filter_part(job.on(device), part, pixels, out)
+        tally = filter_part(job.on(device), part, pixels, out)
     finally:
         free.put(device)
+    middle = all(one.start <= one.length // 2 < one.stop for one in part.spans)
+    if middle or tally.saturated:
+        made = job.record(DeviceReport(tally), lambda: (pixels.given[part.inner], out), "")
+        warn_of(made.notes, False, tally.saturated, out.dtype)
     return out
 
 

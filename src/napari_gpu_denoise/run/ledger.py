@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import importlib
+import os
 import tempfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -16,14 +17,23 @@ from napari_gpu_denoise.errors import Note, OutputError
 from napari_gpu_denoise.run.progress import Progress
 from napari_gpu_denoise.run.record import Tally
 
+_ZEROS = 1 << 20  # bytes written at a time to keep room
+
 
 class Written(NamedTuple):
-    """A part that is written: what was counted in it, and its mark."""
+    """A part that is written: its mark, and what was counted in it."""
 
-    saturated: int
-    nonfinite: int
     mark: int
-    fill: int = 0
+    tally: Tally
+
+
+def reserve(file: BinaryIO, nbytes: int) -> None:
+    """Make a file so long, with room on the disk: if that got full later, the process would end."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file.fileno(), 0, nbytes)
+    while (missing := nbytes - file.seek(0, os.SEEK_END)) > 0:  # as on macOS
+        file.write(bytes(min(missing, _ZEROS)))
+    file.truncate(nbytes)
 
 
 class Ledger:
@@ -38,8 +48,7 @@ class Ledger:
     @property
     def tally(self) -> Tally:
         """What was counted in all parts that are done."""
-        each = (Tally(one.saturated, one.nonfinite, one.fill) for one in self.done.values())
-        return sum(each, Tally())
+        return sum((one.tally for one in self.done.values()), Tally())
 
     def known(self, name: str) -> Any:
         """Return what an earlier run has kept by a name, or None."""
@@ -50,7 +59,12 @@ class Ledger:
     def room(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """Return an array in a file for what a result is made of, as an earlier run left it."""
         with tempfile.TemporaryFile() as file:
-            return np.memmap(file, dtype, "w+", shape=shape)
+            try:
+                reserve(file, int(np.prod(shape)) * dtype.itemsize)
+            except OSError as error:
+                place = f"{tempfile.gettempdir()} has no room for the run: {error.strerror}"
+                raise OutputError(place, "free some, or name another folder as TMPDIR") from error
+            return np.memmap(file, dtype, "r+", shape=shape)
 
     def planned(self, plan: Sequence[Any]) -> None:
         """Say what the numbers of parts stand for, before the first is written."""

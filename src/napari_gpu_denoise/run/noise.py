@@ -43,9 +43,15 @@ class Sigma:
     models: tuple[NoiseModel, ...] = ()  # of the channels, or one for all; none where sigma is all
     numbers: np.ndarray | None = None  # of the model of each pixel, as `array`; None if one is all
     stabilised: bool = False  # whether `array` is in units of stabilised values
-    # Constant squares of this width are not image and stay as they are; 0 if that was not measured
-    # or there are none.
-    blank_width: int = 0
+    # What was measured, if it says more than `models`: of planes, places or constant squares.
+    estimate: NoiseEstimate | None = None
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """What a record says of it, by name."""
+        told = {"sigma": self.values, "sigma_source": self.source}
+        told["noise"] = tuple(model.as_dict() for model in self.models)
+        return told | ({"estimate": self.estimate.as_dict()} if self.estimate else {})
 
 
 def scaled(sigma: Sigma, factor: float) -> Sigma:
@@ -62,7 +68,8 @@ def estimated(estimate: NoiseEstimate, image: Any, names: str) -> Sigma:
     """Return an estimate of sigma, placed along the axes of the image."""
     placed = place(np.asarray(estimate.sigma, np.float64), image.shape, names)
     source = f"estimated: {estimate.method}"
-    return Sigma(placed, estimate.sigma, source, estimate.notes, blank_width=estimate.blank_width)
+    more = estimate if estimate.blank_width else None
+    return Sigma(placed, estimate.sigma, source, estimate.notes, estimate=more)
 
 
 def parse_sigma(sigma: Any) -> float | tuple[float, ...] | np.ndarray:
@@ -316,9 +323,9 @@ def _with_models(
     own = (noise.axes, noise.shape) == (names, tuple(image.shape))
     if own and not applied.sigma_unused:
         resolved = _per_plane_or_position(resolved, noise, names)
-    notes, width = (*noise.notes, *resolved.notes), noise.blank_width
-    source = f"estimated: {noise.reason}"
-    return replace(resolved, source=source, notes=notes, models=models, blank_width=width)
+    more = noise if noise.blank_width else resolved.estimate
+    source, notes = f"estimated: {noise.reason}", (*noise.notes, *resolved.notes)
+    return replace(resolved, source=source, notes=notes, models=models, estimate=more)
 
 
 def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str) -> Sigma:
@@ -342,7 +349,8 @@ def _per_plane_or_position(resolved: Sigma, estimate: NoiseEstimate, names: str)
         note = f"{said}: each pixel has its own sigma"
     else:
         return resolved
-    return replace(resolved, array=resolved.array * factors, notes=(note, *resolved.notes))
+    notes = (note, *resolved.notes)
+    return replace(resolved, array=resolved.array * factors, notes=notes, estimate=estimate)
 
 
 def _for_channels(models: tuple[NoiseModel, ...], image: Any, names: str) -> tuple[NoiseModel, ...]:

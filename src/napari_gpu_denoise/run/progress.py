@@ -53,11 +53,11 @@ class Progress:
         """
         if progress is not None and not callable(progress):
             raise SettingsError(
-                f"progress={progress!r} cannot be called: give a function of (done, total)."
+                f"progress={progress!r:.60} cannot be called: give a function of the progress."
             )
         if cancel is not None and not hasattr(cancel, "is_set"):
             raise SettingsError(
-                f"cancel={cancel!r} has no is_set(): give an event, such as threading.Event()."
+                f"cancel={cancel!r:.60} has no is_set(): give an event, such as threading.Event()."
             )
         last = None
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import Note
+from napari_gpu_denoise.errors import Note, SaturationWarning, UnchangedWarning
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.noise.models import NoiseModel
 from napari_gpu_denoise.noise.robust import medians
@@ -67,6 +68,9 @@ class Record:
     noise : tuple of dict
         Noise models, one per channel or one for all, as `NoiseModel.from_dict` takes them; empty
         if the noise is described by sigma alone.
+    estimate : dict
+        What was measured, as `NoiseEstimate.from_dict` takes it, where `sigma` and `noise` do not
+        repeat the run: planes or places have a sigma each, or areas are blank. Else empty.
     saturated : int
         Values of the result that were clipped to the range of its type.
     nonfinite : int
@@ -105,6 +109,7 @@ class Record:
     notes: tuple[str, ...]
     date: str
     noise: tuple[dict[str, Any], ...] = ()
+    estimate: dict[str, Any] = field(default_factory=dict)
     corrected: tuple[str, ...] = ()
     assessment: dict[str, Any] | None = None
     sigma_factor: float = 1.0
@@ -118,7 +123,7 @@ class Record:
             name: list(getattr(self, name)) for name in ("sigma", "notes", "noise", "corrected")
         }
         values = {**asdict(self), **lists}
-        rare = ("assessment", "source", "recommended", "made_from")
+        rare = ("estimate", "assessment", "source", "recommended", "made_from")
         return {name: value for name, value in values.items() if value or name not in rare}
 
 
@@ -136,6 +141,25 @@ class Result:
 
     image: np.ndarray
     record: Record
+
+
+NO_NOISE = "sigma is 0: the image is returned unchanged"  # in the notes of a record
+
+
+def warn_of(
+    notes: Iterable[str], measured: bool, saturated: int = 0, dtype: Any = None, level: int = 3
+) -> None:
+    """Warn of clipped values, and of measured noise that is too weak to filter, or not proven."""
+    if saturated:
+        values = "1 value was" if saturated == 1 else f"{saturated} values were"
+        told = f"{values} clipped to the range of {dtype}: use dtype='float32' to keep them."
+        warnings.warn(told, SaturationWarning, stacklevel=level)
+    for note in notes:
+        code = getattr(note, "code", "")
+        if measured and (note == NO_NOISE or code in ("unchanged", "unproven")):
+            warnings.warn(str(note), UnchangedWarning, stacklevel=level)
+        elif code == "biased" and not saturated:
+            warnings.warn(str(note), stacklevel=level)
 
 
 _LEAST = 0.05  # share of the variation between neighbours that a filter is expected to remove

@@ -234,6 +234,14 @@ class Run:
         return cls(kind.of(**settings), sigma, **options)
 
 
+def check_flags(**given: Any) -> None:
+    """Refuse what is neither true nor false, as text that says no would count as true."""
+    for name, value in given.items():
+        if type(value).__name__ not in ("bool", "bool_"):  # of Python or NumPy
+            told = f"{name}={value!r:.60} is neither True nor False: choose one of them."
+            raise SettingsError(told)
+
+
 def _keyword(name: str, default: Any, kind: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 

@@ -28,8 +28,8 @@ from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseles
 from napari_gpu_denoise.run.job import Job, check_kept, start
 from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import Part, arrange_part, filter_part
-from napari_gpu_denoise.run.record import Tally
-from napari_gpu_denoise.run.request import Run, takes_options
+from napari_gpu_denoise.run.record import NO_NOISE, Tally, warn_of
+from napari_gpu_denoise.run.request import Run, check_flags, takes_options
 
 
 @dataclass(eq=False)
@@ -135,7 +135,7 @@ def stream(
     integers of 8 and 16 bits only up to rounding if the middle of the first frame has one grey
     level. A frame far beyond the levels there, 2**18 times their spread, is refused. Settings that
     follow from several frames keep their default, as ``window_nearest=15`` of VBM3D. Closing the
-    generator stops the work and frees the device.
+    generator stops the work and frees the device. Clipped values are warned of once.
 
     Examples
     --------
@@ -143,8 +143,15 @@ def stream(
     ...     show(frame)
     """
     run = Run(filter, sigma, **options)
-    with closing(iter(FrameStream(run, frames, live))) as results:
-        for frame, _ in results:
+    source, clipped = FrameStream(run, frames, live), None
+    with closing(iter(source)) as results:
+        for frame, tally in results:
+            if clipped is None:  # it is the first
+                notes = [*source._job.sigma.notes, *[NO_NOISE] * (not source._job.noisy)]
+                warn_of(notes, run.measures_noise)
+            if tally.saturated and not clipped:  # said once
+                warn_of((), False, tally.saturated, frame.dtype)
+            clipped = clipped or tally.saturated
             yield frame
 
 
@@ -167,10 +174,7 @@ class FrameStream:
         job: Job | None = None,
         sigma_of: Callable[[int], Sigma] | None = None,
     ):
-        if not isinstance(live, (bool, np.bool_)):
-            raise errors.SettingsError(
-                f"live={live!r} is neither True nor False: choose one of them."
-            )
+        check_flags(live=live)
         self._run, self._frames, self._live = run, frames, live
         self._prepared = job
         self._sigma_of: Callable[[int], Any] | None = sigma_of

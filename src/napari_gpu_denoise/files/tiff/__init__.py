@@ -17,7 +17,6 @@ FORMAT = Format(
     name="TIFF",
     suffixes=(".tif", ".tiff", ".btf", ".tf8"),
     kinds=("ome", "imagej", "plain"),
-    new_suffix=".tif",
     is_format=is_tiff,
     open_image=open_image,
     check_writable=check_writable,

@@ -11,7 +11,7 @@ import numpy as np
 import tifffile
 
 from napari_gpu_denoise.files import image_file
-from napari_gpu_denoise.files.image_file import Channel, PixelMetadata, Steps
+from napari_gpu_denoise.files.image_file import Channel, PixelMetadata
 
 HOLDS = frozenset({"uint8", "uint16", "int16", "float32"})
 CONVERTS = frozenset({"int32", "uint32", "float64"})  # opened as float32
@@ -65,25 +65,19 @@ def tags_of(kept: Mapping[str, Any], lines: Sequence[str], byteorder: Any) -> li
     return list(tifffile.imagej_metadata_tag(dict(told), byteorder))
 
 
-def _steps(description: Mapping[str, Any], page: tifffile.TiffPage) -> Steps:
-    """Return the steps along Z, Y and X and their units as told; 0 for what is not."""
+def read_shown(
+    description: Mapping[str, Any], page: tifffile.TiffPage, kept: Mapping[str, Any]
+) -> PixelMetadata:
+    """Return the steps of a stack, their units, and its channels."""
     unit = str(description.get("unit", "")).replace("\\u00B5", "µ").replace("\\u00b5", "µ")
     spacing = image_file.step_of(description.get("spacing"))
-    found = {"Z": (spacing, str(description.get("zunit", unit)))}
+    found: dict[str, tuple[Any, Any]] = {"Z": (spacing, description.get("zunit", unit))}
     for letter, code in (("Y", 283), ("X", 282)):  # pixels in a unit
         tag = page.tags.get(code)
         value = tag.value if tag is not None else None
         pixels, length = value if isinstance(value, tuple) and len(value) == 2 else (value, 1)
         own = str(description.get("yunit", unit)) if letter == "Y" else unit
         found[letter] = image_file.step_of(length) / (image_file.step_of(pixels) or math.inf), own
-    return found
-
-
-def read_shown(
-    description: Mapping[str, Any], page: tifffile.TiffPage, kept: Mapping[str, Any]
-) -> PixelMetadata:
-    """Return the steps of a stack, their units, and its channels."""
-    found: dict[str, tuple[Any, Any]] = dict(_steps(description, page))
     found["T"] = description.get("finterval"), description.get("tunit", "s")
     # A colour table is told by its brightest colour; tifffile gives a single one as it is.
     held = kept.get("LUTs", [])

@@ -292,6 +292,8 @@ _CARRIED += (34675, 34735, 34736, 34737, 42112, 42113)
 _LAYOUT = {*range(254, 263), 266, 273, *range(277, 280), *range(282, 285), 296, 297, 317, 320}
 _LAYOUT |= {*range(322, 326), 338, 339, 347, *range(512, 522), *range(529, 533), 32997}
 _RATIONALS = {5, 10}
+_CIELAB, _GDAL_NODATA = 8, 42113
+_NO_DATA = "GDAL_NODATA is not looked at: make such pixels NaN, and pass nonfinite='keep'."
 _SECONDARY = 0b101  # kinds of pages: reduced images, masks
 _MAGIC = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 
@@ -351,6 +353,8 @@ def _picture(
     series = next(full, tif.series[0])
     if math.prod(series.shape) == 0:
         raise ImageError(f"{path} has no pixels (its shape is {series.shape}): nothing to filter.")
+    if series.keyframe.photometric == _CIELAB and series.dtype.kind == "u":
+        raise ImageError(f"{path} holds CIELAB colours, whose signs are lost: convert it to RGB.")
     notes = [
         f"The OME-XML names {name!r}, which is not an ordinary file in the folder of {path} or "
         "below, and was not read."
@@ -364,6 +368,8 @@ def _picture(
         used = f"the {which}, {series.axes} {series.shape}, was used"
         notes.append(f"The file holds {len(tif.series)} images: {used}.")
     notes += _lost_tags(series, pages, kind)
+    notes += [image_file.BOOLEAN] * (series.dtype.kind == "b")
+    notes += [_NO_DATA] * (_GDAL_NODATA in series.keyframe.tags)
     if len(series.levels) > 1:
         notes.append("The image is a pyramid: its finest level was used.")
     notes += [f"tifffile reports: {input_checks.brief(m)}." for m in dict.fromkeys(log)][:3]

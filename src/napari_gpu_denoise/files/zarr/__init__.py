@@ -9,9 +9,8 @@ from napari_gpu_denoise.files.zarr import metadata, places, reading, writing
 
 FORMAT = Format(
     name="OME-Zarr",
-    suffixes=places.SUFFIXES,
+    suffixes=(".ome.zarr", *places.SUFFIXES),
     kinds=("zarr",),
-    new_suffix=".ome.zarr",
     is_format=places.is_zarr,
     open_image=reading.open_image,
     write=writing.write,

@@ -134,10 +134,12 @@ def described(attributes: Mapping[str, Any], path: Path) -> Described:
     try:
         image = at_most(_IMAGES, ome["multiscales"], path)[0]
         axes = _letters(image["axes"])
-        paths, scales, moves = zip(
-            *(_level(each, len(axes), path) for each in at_most(_LEVELS, image["datasets"], path)),
-            strict=True,
-        )
+        levels = at_most(_LEVELS, image["datasets"], path)
+        paths = tuple(each["path"] for each in levels)
+        for each in paths:
+            places.member(path, each)
+        told = (_transformed(each["coordinateTransformations"], len(axes)) for each in levels)
+        scales, moves = zip(*told, strict=True)
         all_scale, all_move = _transformed(image.get("coordinateTransformations") or (), len(axes))
         moves = tuple(
             tuple(a * b + c for a, b, c in zip(one, all_scale, all_move, strict=True))
@@ -175,28 +177,18 @@ def _letters(axes: Sequence[Mapping[str, Any]]) -> str:
     return found
 
 
-def _level(dataset: Mapping[str, Any], count: int, path: Path) -> tuple[str, tuple, tuple]:
-    places.member(path, dataset["path"])
-    scale, move = _transformed(dataset["coordinateTransformations"], count)
-    return dataset["path"], scale, move
-
-
 def _transformed(steps: Sequence[Mapping[str, Any]], count: int) -> tuple[tuple, tuple]:
     """Return scale and translation of a list of transformations."""
-    scale, move = (1.0,) * count, (0.0,) * count
+    found = {"scale": (1.0,) * count, "translation": (0.0,) * count}
     for each in steps:
-        if each["type"] not in ("scale", "translation", "identity"):
-            raise ValueError(f"a transformation of type {each['type']!r}")
-        if each["type"] == "identity":
+        if (kind := each["type"]) == "identity":
             continue
-        values = tuple(float(value) for value in each[each["type"]])
-        if len(values) != count or not all(map(math.isfinite, values)):
-            raise ValueError(f"{len(values)} values of {each['type']} for {count} axes")
-        if each["type"] == "scale":
-            scale = values
-        else:
-            move = values
-    return scale, move
+        if kind not in found:
+            raise ValueError(f"a transformation of type {kind!r}")
+        found[kind] = tuple(float(value) for value in each[kind])
+        if len(found[kind]) != count or not all(map(math.isfinite, found[kind])):
+            raise ValueError(f"{len(found[kind])} values of {kind} for {count} axes")
+    return found["scale"], found["translation"]
 
 
 def _channels(omero: Any) -> tuple[Channel, ...]:

@@ -111,9 +111,8 @@ class Address(Path if TYPE_CHECKING else os.PathLike):
     @contextlib.contextmanager
     def _reached(self) -> Iterator[tuple[Any, str]]:
         """Yield file system and place; what it raises becomes a `FileError`."""
-        found = self.system()
         try:
-            yield found
+            yield self.system()
         except Exception as error:
             raise FileError(
                 f"{self} cannot be reached: {input_checks.reason_of(error)}."
@@ -126,24 +125,21 @@ class Address(Path if TYPE_CHECKING else os.PathLike):
             system.rm(place, recursive=True)
 
     def system(self) -> tuple[Any, str]:
-        """Return the file system of fsspec, and the place there; `FileError` if there is none."""
-        try:
-            from fsspec.core import url_to_fs
+        """Return the file system of fsspec, and the place there."""
+        from fsspec.core import url_to_fs
 
-            system, place = url_to_fs(str(self))
-            # What zarr writes passes by the lists that a file system remembers.
-            system.invalidate_cache()
-            return system, place
-        except Exception as error:
-            raise FileError(
-                f"{self} cannot be opened: {input_checks.reason_of(error)}."
-            ) from input_checks.cause_of(error)
+        system, place = url_to_fs(str(self))
+        # What zarr writes passes by the lists that a file system remembers.
+        system.invalidate_cache()
+        return system, place
 
 
 def as_path(path: str | os.PathLike) -> Path | Address:
     """Return the path of a folder or file, as of ``file://``, or the address of another place."""
     if isinstance(path, Address):
         return path
+    if not isinstance(path, (str, os.PathLike)):
+        raise FileError(f"{path!r:.60} names no file or folder: give text, or a path of pathlib.")
     text = os.fspath(path)
     input_checks.check_no_secrets(text)
     scheme, found, place = text.partition("://")

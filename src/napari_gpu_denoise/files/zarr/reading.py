@@ -15,7 +15,7 @@ import numpy as np
 
 from napari_gpu_denoise.errors import FileError, ImageError
 from napari_gpu_denoise.files import input_checks
-from napari_gpu_denoise.files.image_file import FileBlocks, ImageFile
+from napari_gpu_denoise.files.image_file import BOOLEAN, FileBlocks, ImageFile
 from napari_gpu_denoise.files.zarr.metadata import Node, beside, described, node_at, ome_of
 from napari_gpu_denoise.files.zarr.places import HEADS, Address, is_zarr, zarr_package
 from napari_gpu_denoise.image.axes import index_parts
@@ -79,6 +79,7 @@ def _picture(path: Path | Address, within: str | None) -> ImageFile:
             input_checks.check_memory(2 * held, path)
     notes += check_stored(finest, place / found.paths[0], path, within)
     notes += beside(place, found.paths)
+    notes += [BOOLEAN] * (finest.dtype.kind == "b")
     if place != path:  # other images are said
         notes += beside(path, [*map(str, range(1000))])
     if (several := len(ome_of(attributes)[1]["multiscales"])) > 1:
