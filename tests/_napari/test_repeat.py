@@ -178,3 +178,16 @@ def test_the_button(viewer, open_panel, run, finish, qtbot, noisy):
     viewer.layers.selection.active = made
     entries()["Copy Python call"].trigger()
     assert "was made from is not open" in panel.status.text()
+
+
+def test_measured_noise_that_differs_by_plane_is_told_again_as_a_whole():
+    viewer, rng = ViewerModel(), np.random.default_rng(0)
+    planes = 100 + rng.normal(size=(2, 96, 96)) * np.array([[[4.0]], [[16.0]]])
+    layer = viewer.add_image(planes.astype(np.float32), name="two", axis_labels=(".", "y", "x"))
+    known = gd.estimate_noise(layer.data, axes=".YX")
+    made = filtered(
+        viewer, layer, NLMeans(), NoiseChoice(MEASURED, "", known, "x"), Options(), ".YX"
+    )
+    again = PanelModel.of_record(records_of(made)[-1])
+    assert again.noise.estimate.as_dict() == known.as_dict()
+    assert_array_equal(repeated(viewer, repetition(made, layer, viewer.dims)).data, made.data)

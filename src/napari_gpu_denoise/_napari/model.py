@@ -156,8 +156,10 @@ class PanelModel:
             asked |= record.get(ASKED, {})
             noise = NoiseChoice(str(asked.pop("noise", AUTO)))
             if noise.kind == MEASURED or told == "given as a model":
-                models = tuple(map(NoiseModel.from_dict, record["noise"]))
-                noise = NoiseChoice(MEASURED, estimate=models, origin=record.get(SOURCE, ""))
+                known: Any = tuple(map(NoiseModel.from_dict, record["noise"]))
+                if more := record.get("estimate"):
+                    known = NoiseEstimate.from_dict(more)
+                noise = NoiseChoice(MEASURED, estimate=known, origin=record.get(SOURCE, ""))
             elif told == "given":
                 noise = NoiseChoice(TYPED, ", ".join(map(str, record["sigma"])))
             settings = kind.of(**record["settings"])
