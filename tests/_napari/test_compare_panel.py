@@ -253,7 +253,7 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot):
     line = temporary(viewer)[-1]
     assert line.mode == "add_line" and viewer.layers.selection.active is line
     line.add_lines(np.array([[0.0, 10, 5], [0, 10, 25]]))
-    qtbot.waitUntil(lambda: panel._plot is not None and panel._plot.series != [])
+    qtbot.waitUntil(lambda: panel._plot.series != [])
     first = panel._plot.series[0]
     assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
     assert first.x[-1] == pytest.approx(10)

@@ -60,7 +60,7 @@ def test_limits_hold_all_and_zero(plot):
     plot.show_series([Series((0,), (0,), error=(math.nan,))])
     assert not plot.grab().isNull() and not plot.isHidden()
     plot.show_series([])
-    assert plot.isHidden() and not plot.area.items and not plot.legend.items
+    assert plot.isHidden() and not plot.area.items and not plot.area.legend.items
 
 
 def test_values_and_error_bars_are_those_given(plot):

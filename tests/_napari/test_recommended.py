@@ -89,8 +89,8 @@ def test_the_menu_entry_takes_what_is_selected(viewer, start, qtbot, movie, nois
     viewer.layers.selection = {one, other}
     path = "Filter", "Denoise (GPU)", "Denoise (GPU Denoise)"
     find_entry(viewer.window.layers_menu, *path).trigger()
-    qtbot.waitUntil(lambda: panel.layer.layers() == (one, other))
-    assert panel.filter.kind is Recommended
+    qtbot.waitUntil(lambda: panel.filter.kind is Recommended)
+    assert panel.layer.layers() == (one, other)
     panel.axes.edit.setText("YX")
     qtbot.waitUntil(lambda: len(panel.advised()) == 2)
     assert "planes" in panel.summary.text()

@@ -250,9 +250,8 @@ class DecimalComma(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Replace the key."""
-        if not isinstance(event, QKeyEvent):
-            return super().eventFilter(watched, event)
-        if event.type() == QEvent.Type.KeyPress and event.text() == ",":
+        pressed = QEvent.Type.KeyPress, ","
+        if isinstance(event, QKeyEvent) and (event.type(), event.text()) == pressed:
             point = QKeyEvent(event.type(), Qt.Key.Key_Period, event.modifiers(), ".")
             QtWidgets.QApplication.sendEvent(watched, point)
             return True

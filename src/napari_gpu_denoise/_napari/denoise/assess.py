@@ -204,10 +204,7 @@ class AssessSection(Section):
 
     def _scroll_to(self) -> None:
         """Show the answer, where the panel scrolls."""
-        around = self.parentWidget()
-        while around is not None and not isinstance(around, Scrolled):
-            around = around.parentWidget()
-        if around is not None:
+        for around in self._panel.findChildren(Scrolled):
             around.ensureWidgetVisible(self.words)
 
     def note_results(self) -> None:

@@ -30,6 +30,7 @@ from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.noise.models import MODELS, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 _CHOICES = {
@@ -243,18 +244,16 @@ class DeviceInput(QtWidgets.QWidget):
         Loading(_devices, self._list, self)
 
     def _list(self, devices: tuple[Any, ...] | None) -> None:
-        from napari_gpu_denoise.opencl.device import ALL, choose_devices, names_of
-
         wanted = self._wanted
         for found in devices or ():
             parts.add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 parts.disable_item(self.box, self.box.count() - 1)
         with suppress(NoDeviceError):
-            together = choose_devices(ALL)
+            together = opencl.choose_devices(opencl.ALL)
             if len(together) > 1:
-                names = names_of(together)
-                parts.add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
+                text = f"All {len(together)}: {opencl.names_of(together)}"
+                parts.add_item(self.box, text, opencl.ALL, "Divide the work.")
         if wanted is not None:
             self.choose(wanted)
         self.explain()
@@ -267,21 +266,17 @@ class DeviceInput(QtWidgets.QWidget):
 
     def explain(self, _: object = None) -> None:
         """Show the preferred device, and below the list which one will be used."""
-        from napari_gpu_denoise.opencl.device import why
-
         preferred, chosen = preferences.read().device, self.box.currentData()
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
-            self.caption.setText(why(preferred if chosen is None else chosen))
+            self.caption.setText(opencl.why(preferred if chosen is None else chosen))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
 
 
 def _devices() -> tuple[Any, ...]:
-    from napari_gpu_denoise.opencl import device
-
     load_bundled_drivers()
-    return device.devices()
+    return opencl.devices()
 
 
 class RunOptions(QObject):

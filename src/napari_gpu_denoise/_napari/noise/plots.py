@@ -87,6 +87,10 @@ class Plot(QWidget):
             area.getAxis(side).enableAutoSIPrefix(False)
         area.showGrid(x=True, y=True, alpha=0.25)
         area.layout.setContentsMargins(4, 0, 8, 5)
+        # Below the axes; it takes up whatever has a name.
+        area.legend = load_library().LegendItem(colCount=len(COLOURS))
+        area.legend.layout.setContentsMargins(0, 0, 0, 0)
+        area.layout.addItem(area.legend, 4, 0, 1, 3)
         self._layout.addWidget(canvas)
         return canvas
 
@@ -95,21 +99,12 @@ class Plot(QWidget):
         """Axes and what is drawn between them."""
         return self._canvas.plotItem
 
-    @cached_property
-    def legend(self) -> Any:
-        """The names of the series, below the axes."""
-        made = load_library().LegendItem(colCount=len(COLOURS))
-        made.layout.setContentsMargins(0, 0, 0, 0)
-        self.area.layout.addItem(made, 4, 0, 1, 3)
-        return made
-
     def show_series(self, series: Sequence[Series], x_label: str | None = None) -> None:
         """Replace what is drawn; an empty plot is hidden."""
         self.series = [each for each in series if each.points().size]
         self.x_label = x_label or self.x_label
         if "_canvas" in vars(self) or self.series:
             self.area.clear()
-            self.legend.clear()
         for each in self.series:
             self._draw(each)
         if self.series:
@@ -138,9 +133,7 @@ class Plot(QWidget):
             how = {"pen": None, "symbol": "o", "symbolSize": 7, "symbolPen": pen}
             how["symbolBrush"] = colour if series.look == "points" else None
             self.area.addItem(library.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
-        item = self.area.plot(x, y, antialias=True, **how)
-        if series.name:
-            self.legend.addItem(item, series.name)
+        self.area.plot(x, y, antialias=True, name=series.name or None, **how)
 
     def _colour(self) -> None:
         if "_canvas" not in vars(self):
@@ -148,7 +141,7 @@ class Plot(QWidget):
         ink = self.palette().color(QPalette.ColorRole.WindowText)
         self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))
         self.area.setTitle(self.title, color=ink, bold=True, size="9pt")
-        for _, label in self.legend.items:
+        for _, label in self.area.legend.items:
             label.setText(label.text, color=ink)
         for side, text in (("bottom", self.x_label), ("left", self.y_label)):
             axis = self.area.getAxis(side)
