@@ -48,11 +48,9 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
     assert panel.status.text() == f"{shown.partition(' <a')[0]} {panel.details}"
     assert panel.options.noise.caption.text() == f"Gaussian noise, sigma {record['sigma'][0]:.4g}"
 
-    # The result, which is selected now, stands for the image.
-    assert viewer.layers.selection.active is result
-    panel.layer.follow_selection()
-    assert panel.layer.layer() == source
-    panel.layer.choose(result)  # whoever wants that can have it
+    # The result, which is selected now, stands for the image; whoever wants that can have it.
+    assert viewer.layers.selection.active is result and panel.layer.layer() == source
+    panel.layer.choose(result)
     assert panel.layer.layer() == result
 
 

@@ -136,8 +136,8 @@ class Task(QObject):
         self._queue: list[tuple[Any, str]] = []
         self.worker: _Worker | None = None  # of the request in progress
         # A list of its own, so that it can be reached when this is gone.
-        self._threads: list[_Worker] = []
-        self.destroyed.connect(partial(_leave_all, self._threads))
+        self._threads = threads = list[_Worker]()
+        self.destroyed.connect(lambda _=None: [each.quit() for each in threads])
 
     @property
     def running(self) -> bool:
@@ -202,8 +202,3 @@ class Task(QObject):
             self.stopped.emit()
         self.proceed()
         self.free.emit()
-
-
-def _leave_all(threads: list[_Worker], *_: object) -> None:
-    for worker in threads:
-        worker.quit()
