@@ -8,7 +8,7 @@ from qtpy.QtWidgets import QApplication
 
 import napari_gpu_denoise as gd
 from _napari.conftest import PLUGIN
-from _napari.inputs import choose, click, copied, rectangle
+from _napari.inputs import add_sliced, choose, click, copied, rectangle
 from napari_gpu_denoise._napari.model import FLAT, RECTANGLE
 from napari_gpu_denoise._napari.noise import rows
 from napari_gpu_denoise._napari.noise.plots import Series
@@ -117,7 +117,7 @@ def test_a_flat_region(viewer, open_noise, measured, movie, pasted):
     assert "not measured yet" in panel.status.text()
 
 
-def test_what_cannot_be_measured_is_told(viewer, open_noise, measured):
+def test_what_cannot_be_measured_is_told(viewer, open_noise, measured, movie):
     panel = open_noise()
     for shape in ((1, 1), (7, 7)):
         viewer.add_image(np.random.default_rng(0).normal(9, 1, shape))
@@ -126,6 +126,12 @@ def test_what_cannot_be_measured_is_told(viewer, open_noise, measured):
     status = measured(panel)
     assert status.startswith("<b>Not measured.</b>") and "Too few finite pixels" in status
     assert not panel.use_button.isEnabled() and panel.result.verdict.text() == ""
+
+    def broken():
+        raise RuntimeError("gears jammed")
+
+    add_sliced(viewer, movie, broken)
+    assert "gears jammed" in measured(panel)
 
 
 @pytest.mark.usefixtures("window")

@@ -49,6 +49,7 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
     assert panel.options.noise.caption.text() == f"Gaussian noise, sigma {record['sigma'][0]:.4g}"
 
     # The result, which is selected now, stands for the image; whoever wants that can have it.
+    panel.layer.follow_selection()
     assert viewer.layers.selection.active is result and panel.layer.layer() == source
     panel.layer.choose(result)
     assert panel.layer.layer() == result

@@ -35,7 +35,7 @@ def _open_filter(name: str) -> None:
     def open_it() -> None:
         panel = open_panel(viewer, "Filter")
         panel.layer.follow_selection()
-        # Later, after what the user does meanwhile: Qt would take 0 ms for now.
+        # In a turn of its own: the GUI thread does not stand still for both.
         QTimer.singleShot(1, lambda: panel.filter.choose(name))
 
     when_loaded(open_it)
