@@ -47,6 +47,9 @@ def test_sigma_is_not_asked_for_where_it_is_not_used(viewer, open_panel, run, no
     assert panel.request().run.sigma is None
     assert "Sigma not used: multiplicative noise of 2.5 looks." in run(panel)
     assert_array_equal(pasted(panel)["denoised"], viewer.layers[-1].data)
+    noise.choose("auto")
+    assert noise.caption.text() == ""
+    noise.choose("typed")
     # What was typed comes back.
     controls["criterion"].value = "additive"
     assert noise.edit.isEnabled() and noise.edit.text() == "nonsense"

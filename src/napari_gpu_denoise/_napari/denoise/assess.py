@@ -16,7 +16,7 @@ from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.regions import in_view
 from napari_gpu_denoise._napari.layers.source import pixel_sizes
 from napari_gpu_denoise._napari.model import known_of
-from napari_gpu_denoise._napari.noise.plots import Plot, Series
+from napari_gpu_denoise._napari.noise.plots import MOST_CHANNELS, Plot, Series
 from napari_gpu_denoise._napari.noise.rows import as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.parts import Caption, Scrolled, Section, button, stack, told
@@ -32,7 +32,6 @@ _RESIDUALS = 3.0  # standard deviations of the noise that are black and white
 
 TITLE = "How good is this?"
 _START = "Assess the region in view"
-_MOST_CHANNELS = 6  # drawn in one plot
 _RESIDUAL_TIPS = {
     "Residual": "What the filter removes; black and white are 3 standard deviations of the noise. "
     "It reveals noise that differs from what was assumed, but not what detail was lost.",
@@ -230,7 +229,7 @@ def _series(found: Assessment) -> list[Series]:
     """Return the detail kept; rings where the noise hides it."""
     several, series = len(found.channels) > 1, []
     pixel = min(found.spacing) if found.spacing else 1.0
-    for k, each in enumerate(found.channels[:_MOST_CHANNELS]):
+    for k, each in enumerate(found.channels[:MOST_CHANNELS]):
         frequency = [x / pixel for x in each.detail.frequency]
         rows = list(zip(frequency, each.detail.kept, each.detail.judged, strict=True))
         sure = [(x, y) for x, y, judged in rows if judged]

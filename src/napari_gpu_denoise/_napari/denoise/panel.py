@@ -123,7 +123,8 @@ class FilterPanel(ImagePanel):
         head = with_guide(self.summary, self._page)
         where = {"Filter": self.filter.box, "Image": self.layer, "Axes": self.axes}
         where["Region"] = self.region
-        reset = parts.row_of(self.batch_button, self.reset_button, before=True)
+        reset = parts.row_of(self.batch_button, self.reset_button)
+        reset.insertStretch(0, 1)
         top = parts.form_layout({**where, **self.options.rows})
         section = self.options.section
         self.arrange(
@@ -197,8 +198,8 @@ class FilterPanel(ImagePanel):
         elif noise.kind == MEASURED:
             self.model.noise = replace(noise, kind=AUTO)
         self.offer_axes()
-        moved = [e for each in layers for e in (each.events.scale, each.events.units)]
-        moved += [each.events.data for each in layers]
+        names = "scale", "units", "data"
+        moved = [getattr(each.events, name) for each in layers for name in names]
         self.follow("layers", [(event, self.draw) for event in moved])
         self._follow_view()
 

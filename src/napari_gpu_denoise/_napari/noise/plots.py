@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
 _GREY = "#8c8c8c"  # on both themes, too
 _HEIGHT = 210
-_MOST_CHANNELS = 6  # drawn in one plot
+MOST_CHANNELS = 6  # drawn in one plot
 _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
 
 
@@ -164,7 +164,7 @@ def curve_series(estimate: NoiseEstimate) -> list[Series]:
     several = len(estimate.models) > 1
     found: list[Series] = []
     for k, (curve, model) in enumerate(zip(estimate.curves, estimate.models, strict=True)):
-        if curve is None or k >= _MOST_CHANNELS:
+        if curve is None or k >= MOST_CHANNELS:
             continue
         rows = np.array([curve.mean, curve.variance, curve.used])[:, np.array(curve.count) > 0]
         if not rows.size:
@@ -188,7 +188,7 @@ def along_series(series: SigmaSeries | None) -> list[Series]:
     return [
         Series(series.index, values, f"{k}" if several else "", "points", k, error)
         for k, (values, error) in enumerate(zip(series.sigma, series.error, strict=True))
-        if k < _MOST_CHANNELS
+        if k < MOST_CHANNELS
     ]
 
 
@@ -198,7 +198,7 @@ def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
     found: list[Series] = []
     if not any(estimate.sigma):
         return found
-    for k, spectrum in enumerate(estimate.spectra[:_MOST_CHANNELS]):
+    for k, spectrum in enumerate(estimate.spectra[:MOST_CHANNELS]):
         if spectrum is None:
             continue
         along_x = spectrum.autocorrelation[0]
