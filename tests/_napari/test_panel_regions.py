@@ -72,16 +72,19 @@ def test_the_view_of_one_frame_of_a_file(viewer, open_panel, run, pasted, qtbot)
     camera_of(viewer).center = (0, 3 + 8, 3 + 8)
     camera_of(viewer).zoom *= 3
     qtbot.waitUntil(lambda: source.corner_pixels[0][1] > 0)
+    assert run(panel).startswith("Done in ")
+    record = (result := viewer.layers.selection.active).metadata[METADATA_KEY]
+    (top, bottom), (left, right) = record["rows"], record["columns"]
+    assert 0 <= top < bottom < 64 and 0 <= left < right < 80
+    whole = runs.denoise(image, panel.form.settings(), axes="TYX").image
+    assert_array_equal(result.data, whole[:, top:bottom, left:right])
     click(panel.places.boxes["T"])
     viewer.dims.set_point(0, 3 + 2 * 0.5)
     qtbot.waitUntil(lambda: panel.places.boxes["T"].text() == "Only the frame shown: 2")
     assert panel.run_button.text() == "Denoise frame 2, view"
     run(panel)
-    record = (result := viewer.layers.selection.active).metadata[METADATA_KEY]
+    result = viewer.layers.selection.active
     assert ", frame 2, rows " in describe(result)
-    (top, bottom), (left, right) = record["rows"], record["columns"]
-    assert 0 <= top < bottom < 64 and 0 <= left < right < 80
-    whole = runs.denoise(image, panel.form.settings(), axes="TYX").image
     assert viewer.dims.nsteps[0] == 4  # it makes the slider no longer
     assert_array_equal(result.data, whole[2:3, top:bottom, left:right])
     assert_array_equal(pasted(panel)["denoised"], result.data)

@@ -132,8 +132,6 @@ class PreviewLayers:
         """Show the layers again, above results that are new, in place of what is below them."""
         layers = self._viewer.layers
         for source, shown in self._made.items():
-            if shown not in layers:
-                continue
             above = self._place(source)
             if layers.index(shown) < above - 1 and not self._is_strip:
                 layers.move(layers.index(shown), above)
