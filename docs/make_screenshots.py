@@ -101,6 +101,7 @@ def open_panel(viewer, title: str, path: tuple[str, ...] = ("Filter", "Denoise (
     for each in path:
         menu = item(menu, each).menu()
     item(menu, name).trigger()
+    settle()  # what is chosen is shown after the click
     docks = viewer.window.dock_widgets
     name = "Filter (GPU Denoise)" if title in FILTER_TITLES else name
     wait_for(lambda: hasattr(docks.get(name), "status"))  # once it is loaded

@@ -82,7 +82,7 @@ def test_the_selected_result_is_compared_and_left_as_it_was(viewer, pair, open_c
     assert list(viewer.layers) == list(pair) and visible(pair) == [False, True]
 
 
-def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
+def test_the_line_is_dragged(viewer, pair, open_compare, switch, qtbot):
     panel = open_compare()
     curtain = temporary(viewer)[0]
     docks.camera_of(viewer).zoom = 4  # 2 pixels of the screen for one of the layer
@@ -109,6 +109,9 @@ def test_the_line_is_dragged(viewer, pair, open_compare, qtbot):
     assert panel.overlay.at == 60
     panel.slider.setValue(7)
     qtbot.waitUntil(lambda: drawn() == 7)
+    for mode in (RESIDUAL, CURTAIN):
+        switch(panel, mode)
+    assert panel.overlay.at == panel.slider.value() == 7
 
 
 def test_holding_shows_the_source(viewer, pair, open_compare):
@@ -144,7 +147,7 @@ def test_the_residual_is_symmetric(viewer, pair, open_compare, switch, qtbot):
     switch(panel, CURTAIN)
     assert shown not in temporary(viewer)
     switch(panel, RESIDUAL)
-    assert temporary(viewer) == [shown]
+    assert temporary(viewer) == [shown] and shown.contrast_limits[1] < high
 
 
 def test_removed_layers_end_the_comparison(viewer, pair, open_compare, switch, qtbot):
@@ -253,7 +256,7 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot):
     line = temporary(viewer)[-1]
     assert line.mode == "add_line" and viewer.layers.selection.active is line
     line.add_lines(np.array([[0.0, 10, 5], [0, 10, 25]]))
-    qtbot.waitUntil(lambda: panel._plot is not None and panel._plot.series != [])
+    qtbot.waitUntil(lambda: panel._plot.series != [])
     first = panel._plot.series[0]
     assert_allclose(first.y[::2], before.data[0, 10, 5:26], rtol=1e-6)
     assert first.x[-1] == pytest.approx(10)
@@ -267,9 +270,13 @@ def test_curves_along_a_drawn_line(viewer, pair, open_compare, qtbot):
     assert list(viewer.layers) == list(pair)
 
 
-def test_the_line_of_colours_is_white(viewer, open_compare):
+def test_the_line_of_colours_is_white(viewer, open_compare, qtbot):
     before = viewer.add_image(np.full((40, 60, 3), 90, np.uint8), name="a", rgb=True)
     add_result(viewer, before, "X", rgb=True)
-    open_compare()
+    panel = open_compare()
     (curtain,) = temporary(viewer)
     assert np.all(curtain.data[:, 30] == 255)
+    click(panel.draw_button)
+    viewer.layers[-1].add_lines(np.array([[10.0, 5], [10, 25]]))
+    qtbot.waitUntil(lambda: panel._plot.series != [])
+    assert panel._plot.y_label == "Luminance"

@@ -30,9 +30,8 @@ def test_every_page_and_its_heading_are_there(qtbot, page):
 
 
 def test_links_are_followed(qtbot, monkeypatch):
-    shown = guide.Guide(None)
+    shown = guide.Guide(None, CHOOSING)
     qtbot.addWidget(shown)
-    shown.open(CHOOSING)
     shown.text.anchorClicked.emit(QUrl("../methods/volumes.md#cubes"))
     assert heading(shown.text) == "Cubes"
     shown.text.anchorClicked.emit(QUrl("bm4d.md#over-time"))

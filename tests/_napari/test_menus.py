@@ -62,7 +62,8 @@ def test_menus_open_the_panels(viewer, qtbot):
         qtbot.waitUntil(lambda: name in docks)
         panel = docks[name]
         qtbot.waitUntil(lambda panel=panel: panel.options.device.caption.text() != "")
-        assert panel.filter.kind is kind and kind.summary == panel.summary.text()
+        qtbot.waitUntil(lambda panel=panel, kind=kind: panel.filter.kind is kind)
+        assert kind.summary == panel.summary.text()
         assert panel.layer.layer() is viewer.layers[0]
         assert panel.model.settings == kind()
         fields = {field.name for field in setting_fields(kind)}

@@ -11,7 +11,9 @@ from qtpy.QtCore import Qt
 
 import napari_gpu_denoise as gd
 from _napari.inputs import PLACED, assert_same_place, click, type_sigma
+from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
+from napari_gpu_denoise._napari.model import Options
 from napari_gpu_denoise.errors import Note
 from napari_gpu_denoise.filters import NLMeans
 from napari_gpu_denoise.run import denoise as runs
@@ -48,11 +50,10 @@ def test_the_result_is_the_filters_and_looks_like_its_source(viewer, open_panel,
     assert panel.status.text() == f"{shown.partition(' <a')[0]} {panel.details}"
     assert panel.options.noise.caption.text() == f"Gaussian noise, sigma {record['sigma'][0]:.4g}"
 
-    # The result, which is selected now, stands for the image.
-    assert viewer.layers.selection.active is result
+    # The result, which is selected now, stands for the image; whoever wants that can have it.
     panel.layer.follow_selection()
-    assert panel.layer.layer() == source
-    panel.layer.choose(result)  # whoever wants that can have it
+    assert viewer.layers.selection.active is result and panel.layer.layer() == source
+    panel.layer.choose(result)
     assert panel.layer.layer() == result
 
 
@@ -108,6 +109,14 @@ def test_every_option_reaches_the_run_and_its_copied_call(
     assert asked.filter == NLMeans() and panel.form.profile.currentText() == "normal"
     assert (asked.sigma, asked.axes, asked.dtype, asked.device) == (None, ".YX", None, None)
     assert asked.correct is None and asked.nonfinite == "raise"
+
+
+def test_a_device_that_is_chosen_before_the_devices_are_known(viewer, open_panel):
+    device, panel = gd.choose().index, docks.open_panel(viewer, "Filter")
+    panel.model.options = Options(device=device)
+    assert panel.options.device.box.currentData() is None
+    open_panel()
+    assert panel.options.device.box.currentData() == panel.model.options.device == device
 
 
 def kinds_of_layers(noisy, read):

@@ -60,12 +60,13 @@ def test_limits_hold_all_and_zero(plot):
     plot.show_series([Series((0,), (0,), error=(math.nan,))])
     assert not plot.grab().isNull() and not plot.isHidden()
     plot.show_series([])
-    assert plot.isHidden() and not plot.area.items and not plot.legend.items
+    assert plot.isHidden() and not plot.area.items and not plot.area.legend.items
 
 
 def test_values_and_error_bars_are_those_given(plot):
     x, y, error = (1, 2, math.nan, 4), (5, math.inf, 7, 8), (0.5, 1, 1, math.nan)
     plot.show_series([Series(x, y, "used", error=error), Series((1, 2), (3, 4), "model", "dashes")])
+    assert [label.text for _, label in plot.area.legend.items] == ["used", "model"]
     points, line = plot.area.listDataItems()
     np.testing.assert_array_equal(points.getData(), [[1, 4], [5, 8]])
     np.testing.assert_array_equal(line.getData(), [[1, 2], [3, 4]])

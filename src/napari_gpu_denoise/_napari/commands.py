@@ -26,6 +26,7 @@ def __getattr__(name: str) -> Callable[..., Any]:
 
 def _open_filter(name: str) -> None:
     from napari.viewer import current_viewer
+    from qtpy.QtCore import QTimer
 
     from napari_gpu_denoise._napari.docks import open_panel
 
@@ -34,7 +35,8 @@ def _open_filter(name: str) -> None:
     def open_it() -> None:
         panel = open_panel(viewer, "Filter")
         panel.layer.follow_selection()
-        panel.filter.choose(name)
+        # In a turn of its own: the GUI thread does not stand still for both.
+        QTimer.singleShot(1, lambda: panel.filter.choose(name))
 
     when_loaded(open_it)
 

@@ -62,10 +62,8 @@ def camera_of(viewer: Viewer) -> Any:
 
 
 def docked(viewer: Viewer, kind: type) -> list[Any]:
-    """Return the widgets of a class that are docked in napari's window, if there is one."""
-    window = getattr(viewer, "window", None)
-    widgets = [] if window is None else window.dock_widgets.values()
-    return [each for each in widgets if isinstance(each, kind)]
+    """Return the widgets of a class that are docked in napari's window."""
+    return [each for each in viewer.window.dock_widgets.values() if isinstance(each, kind)]
 
 
 def stack(panel: QWidget, kind: type, viewer: Viewer) -> None:

@@ -32,9 +32,12 @@ def anchor(heading: str) -> str:
 
 
 class Guide(QtWidgets.QDialog):
-    """Shows pages; links between them are followed here, others in the browser."""
+    """Shows a page, given from the folder of all, at a heading after ``#`` if there is one.
 
-    def __init__(self, parent: QtWidgets.QWidget):
+    Links between pages are followed here, others in the browser.
+    """
+
+    def __init__(self, parent: QtWidgets.QWidget | None, page: str):
         super().__init__(parent)
         self.setWindowTitle("GPU Denoise: guide")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -45,20 +48,17 @@ class Guide(QtWidgets.QDialog):
         layout = QtWidgets.QVBoxLayout(self)
         layout.setContentsMargins(0, 0, 0, 0)
         layout.addWidget(self.text)
-        self._page = folder()
-
-    def open(self, page: str) -> None:
-        """Show a page, given from the folder of all, at a heading after ``#`` if there is one."""
+        self._page = folder() / "index.md"  # from which links lead on
         self.show()  # first, as what is on top depends on the size
         self.raise_()
-        self._follow(QUrl(page), folder())
+        self._follow(QUrl(page))
 
-    def _follow(self, url: QUrl, start: Path | None = None) -> None:
+    def _follow(self, url: QUrl) -> None:
         if url.scheme() and url.scheme() != "file":
             QDesktopServices.openUrl(url)
             return
         if url.path():
-            page = ((start or self._page.parent) / url.path()).resolve()
+            page = (self._page.parent / url.path()).resolve()
             if page.suffix != ".md" or not page.is_file():
                 return
             self._page = page
@@ -88,7 +88,7 @@ def with_guide(widget: QtWidgets.QWidget, page: Callable[[], str]) -> QtWidgets.
     """Return a row of a widget and the button that opens a page in a window of its own."""
     button = told(QtWidgets.QToolButton(), "Open the guide.", "Guide")
     button.setText("?")
-    button.clicked.connect(lambda: Guide(button.window()).open(page()))
+    button.clicked.connect(lambda: Guide(button.window(), page()))
     layout = row_of(widget, button, shares=(1,))
     layout.setAlignment(button, Qt.AlignmentFlag.AlignTop)
     return layout

@@ -9,7 +9,7 @@ from importlib import import_module
 from threading import Thread
 from typing import Any
 
-from qtpy.QtCore import QObject, Qt, Signal
+from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import QApplication
 
 # Modules and classes of the panels, by the titles that they have in napari.yaml.
@@ -59,9 +59,9 @@ class Loading(QObject):
 
 
 def when_loaded(act: Callable[[], None]) -> None:
-    """Call a function that opens a panel once all it needs is loaded: at once, if it is."""
+    """Call a function that opens a panel once all it needs is loaded, and the click is over."""
     if is_loaded():
-        act()
+        QTimer.singleShot(1, act)  # Qt would take 0 ms for now
         return
 
     Loading(_load, lambda _: act(), QApplication.instance() or QObject())

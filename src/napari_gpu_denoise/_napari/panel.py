@@ -11,8 +11,8 @@ from napari.layers import Layer
 from napari.utils.notifications import notification_manager, show_error
 from napari.viewer import Viewer
 from qtpy import QtWidgets
-from qtpy.QtCore import QEvent, QSize, Qt
-from qtpy.QtGui import QAction, QKeySequence, QShortcut
+from qtpy.QtCore import QEvent, QSize
+from qtpy.QtGui import QAction
 
 from napari_gpu_denoise._napari import docks
 from napari_gpu_denoise._napari.inputs import AxesInput, LayerInput, RegionInput
@@ -57,8 +57,7 @@ class Panel(QtWidgets.QWidget):
         self._followed: dict[str, list[tuple[Any, Callable]]] = {}
         lists = self._followed.values()
         self.destroyed.connect(lambda _=None: [_disconnect(each) for each in lists])
-        window = getattr(viewer, "window", None)
-        for menu in (window.plugins_menu, window.layers_menu) if window is not None else ():
+        for menu in (viewer.window.plugins_menu, viewer.window.layers_menu):
             menu.triggered.connect(self._come_forward)
         # Started when the panel gets a parent; the dock joins the window only afterwards. When it
         # is on the screen, the controls are put in: the GUI thread does not stand still for both.
@@ -135,13 +134,6 @@ class Panel(QtWidgets.QWidget):
         connected += connections
         for event, act in connected:
             event.connect(act)
-
-    def run_on_return(self, act: Callable[[], None]) -> None:
-        """Act on the key Return anywhere in the panel, and on Enter."""
-        for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            shortcut = QShortcut(QKeySequence(key), self)
-            shortcut.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
-            shortcut.activated.connect(act)
 
     def stop(self) -> None:
         """Stop what is running; the panel is being closed."""

@@ -85,17 +85,15 @@ def disable_item(box: QtWidgets.QComboBox, row: int) -> None:
 
 
 def row_of(
-    *widgets: QtWidgets.QWidget, spacing: int = 6, shares: Sequence[int] = (), before: bool = False
+    *widgets: QtWidgets.QWidget, spacing: int = 6, shares: Sequence[int] = ()
 ) -> QtWidgets.QHBoxLayout:
     """Return widgets beside each other, without a margin.
 
-    `shares` are those that the first ones take of the width; `before` keeps the left side free.
+    `shares` are those that the first ones take of the width.
     """
     layout = QtWidgets.QHBoxLayout()
     layout.setSpacing(spacing)
     layout.setContentsMargins(0, 0, 0, 0)
-    if before:
-        layout.addStretch(1)
     for number, widget in enumerate(widgets):
         layout.addWidget(widget, shares[number] if number < len(shares) else 0)
     return layout
@@ -250,9 +248,8 @@ class DecimalComma(QObject):
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Replace the key."""
-        if not isinstance(event, QKeyEvent):
-            return super().eventFilter(watched, event)
-        if event.type() == QEvent.Type.KeyPress and event.text() == ",":
+        pressed = QEvent.Type.KeyPress, ","
+        if isinstance(event, QKeyEvent) and (event.type(), event.text()) == pressed:
             point = QKeyEvent(event.type(), Qt.Key.Key_Period, event.modifiers(), ".")
             QtWidgets.QApplication.sendEvent(watched, point)
             return True

@@ -11,6 +11,7 @@ from typing import Any
 from napari.qt.threading import WorkerBase, WorkerBaseSignals, create_worker
 from qtpy.QtCore import QObject, Signal
 
+from napari_gpu_denoise.assessment.recommend import time_in_words
 from napari_gpu_denoise.errors import Cancelled, free_traceback
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 from napari_gpu_denoise.run.progress import Progress, Step
@@ -50,9 +51,6 @@ class TimeLeft:
         left = step.total - step.done
         if passed < _SETTLED or parts < 1 or left < 1:
             return ""
-        # Loaded only when needed: it brings the filters.
-        from napari_gpu_denoise.assessment.recommend import time_in_words
-
         return f"{time_in_words(passed / parts * left)} left"
 
 
@@ -138,8 +136,8 @@ class Task(QObject):
         self._queue: list[tuple[Any, str]] = []
         self.worker: _Worker | None = None  # of the request in progress
         # A list of its own, so that it can be reached when this is gone.
-        self._threads: list[_Worker] = []
-        self.destroyed.connect(partial(_leave_all, self._threads))
+        self._threads = threads = list[_Worker]()
+        self.destroyed.connect(lambda _=None: [each.quit() for each in threads])
 
     @property
     def running(self) -> bool:
@@ -204,8 +202,3 @@ class Task(QObject):
             self.stopped.emit()
         self.proceed()
         self.free.emit()
-
-
-def _leave_all(threads: list[_Worker], *_: object) -> None:
-    for worker in threads:
-        worker.quit()

@@ -14,7 +14,7 @@ from qtpy.QtCore import QObject, Signal
 from napari_gpu_denoise._napari.compare.pair import Pair
 from napari_gpu_denoise._napari.docks import camera_of, grid_of
 from napari_gpu_denoise._napari.layers.provenance import temporary_metadata
-from napari_gpu_denoise._napari.layers.source import finest, looks_of, place_of
+from napari_gpu_denoise._napari.layers.source import finest, looks_of, place_of, set_changed
 from napari_gpu_denoise._napari.parts import settling_timer
 from napari_gpu_denoise.noise.robust import deviation
 
@@ -56,7 +56,8 @@ class CompareOverlay(QObject):
         self._shown: dict[Pair, Image] = {}
         self._axes = 0, 1
         self._pairs: tuple[Pair, ...] = ()
-        self._at: int | None = None
+        #: The pixel along the width before which the line stands; it begins in the middle.
+        self.at = -1
         self._alone = False  # the image, without its result
         self._hidden: dict[Layer, bool] = {}
         self._redrawing = settling_timer(self, _REDRAWN, self.redraw)
@@ -65,11 +66,6 @@ class CompareOverlay(QObject):
     def layer(self) -> Image | None:
         """The layer of the first pair, while it is shown."""
         return next(iter(self._shown.values()), None)
-
-    @property
-    def at(self) -> int:
-        """The pixel along the width before which the line stands."""
-        return 0 if self._at is None else self._at
 
     @property
     def width(self) -> int:
@@ -86,7 +82,7 @@ class CompareOverlay(QObject):
             return
         self.mode, self._pairs, self._axes = mode, pairs, axes
         length = pair.shape[axes[1]]
-        self._at = length // 2 if self._at is None else min(self._at, length)
+        self.at = length // 2 if self.at < 0 else min(self.at, length)
         for each in pairs if mode == CURTAIN else (pair,):
             self._shown[each] = self._layer(each)
         for each in (layer for both in pairs for layer in (both.before, both.after)):
@@ -117,9 +113,7 @@ class CompareOverlay(QObject):
             limit = _SIGMAS * spread(plane)
             looks = {"colormap": DIVERGING, "contrast_limits": (-limit, limit)}
         if known is not None:
-            if residual:
-                known.contrast_limits = looks["contrast_limits"]
-            known.visible = True
+            set_changed(known, looks | {"visible": True})
             return known
         place = place_of(after) | {"metadata": temporary_metadata(self.mode, pair.before)}
         place |= {"name": f"{self.mode}: {pair.before.name} | {after.name}"}
@@ -167,8 +161,8 @@ class CompareOverlay(QObject):
 
     def move(self, at: int) -> None:
         """Move the line; the canvas is redrawn a moment later."""
-        if self.mode == CURTAIN and at != self._at:
-            self._at = at
+        if self.mode == CURTAIN and at != self.at:
+            self.at = at
             self._redrawing.start()
             self.moved.emit(at)
 

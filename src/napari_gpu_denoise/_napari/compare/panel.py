@@ -8,7 +8,7 @@ import napari.viewer
 import numpy as np
 from napari.layers import Layer, Shapes
 from qtpy.QtCore import QSignalBlocker, Qt, QTimer
-from qtpy.QtWidgets import QHBoxLayout, QSlider
+from qtpy.QtWidgets import QSlider
 
 from napari_gpu_denoise._napari import docks, parts
 from napari_gpu_denoise._napari.compare import overlay
@@ -16,6 +16,7 @@ from napari_gpu_denoise._napari.compare import pair as pairing
 from napari_gpu_denoise._napari.inputs import LayerChoice, LayerInput
 from napari_gpu_denoise._napari.layers import provenance
 from napari_gpu_denoise._napari.layers.source import shapes_on
+from napari_gpu_denoise._napari.noise.plots import Plot
 from napari_gpu_denoise._napari.panel import LayerPanel
 from napari_gpu_denoise._napari.resolve import channels_in_words
 
@@ -97,12 +98,10 @@ class ComparePanel(LayerPanel):
         self.draw_button = parts.button(
             "Draw a line", "Draw a line on the picture to see grey levels along it."
         )
-        self._plot_place = QHBoxLayout()
-        self._plot_place.setContentsMargins(0, 0, 0, 0)
+        self._plot = Plot("Along the line", "", "Grey level", fills=True)
         self.overlay = overlay.CompareOverlay(self._viewer, self)
         self._pairs: tuple[pairing.Pair, ...] = ()
         self._drawn: Shapes | None = None
-        self._plot: Any = None
         self._settling = parts.settling_timer(self, _SETTLED, self._draw_profile)
         self._starting = parts.settling_timer(self, _DRAWN, self._start)
         self._lay_out()
@@ -114,7 +113,8 @@ class ComparePanel(LayerPanel):
         chosen = {"Result": self.layer, "Before": self.before, "Show": self.mode}
         form = parts.form_layout(chosen)
         rows = (form, self.slider, self.hold_button, self.caption, parts.ruler(), self.draw_button)
-        self.arrange((*rows, parts.holding(self._plot_place)), ((self.status,),), filled=True)
+        plot = parts.holding(parts.row_of(self._plot))  # keeps its height free
+        self.arrange((*rows, plot), ((self.status,),), filled=True)
 
     def offer_partners(self, keep: bool) -> None:
         """List the layers that the result can be compared with."""
@@ -294,12 +294,7 @@ class ComparePanel(LayerPanel):
             return
         shown = overlay.slice_shown(self._viewer, pair.after)
         curves, distance = pairing.profile(pair, ends, shown, axes)
-        if self._plot is None:
-            from napari_gpu_denoise._napari.noise.plots import Plot
-
-            kind = "Luminance" if pair.after.rgb else "Grey level"
-            self._plot = Plot("Along the line", distance, kind, fills=True)
-            self._plot_place.addWidget(self._plot)
+        self._plot.y_label = "Luminance" if pair.after.rgb else "Grey level"
         self._plot.show_series(curves, distance)
         self.say("")
 
@@ -310,5 +305,4 @@ class ComparePanel(LayerPanel):
             drawn.events.data.disconnect(self._on_drawn)
             if drawn in self._viewer.layers:
                 self._viewer.layers.remove(drawn)
-        if self._plot is not None:
-            self._plot.show_series(())
+        self._plot.show_series(())

@@ -16,10 +16,10 @@ from napari_gpu_denoise._napari.layers.provenance import METADATA_KEY
 from napari_gpu_denoise._napari.layers.regions import in_view
 from napari_gpu_denoise._napari.layers.source import pixel_sizes
 from napari_gpu_denoise._napari.model import known_of
-from napari_gpu_denoise._napari.noise.plots import Plot, Series
+from napari_gpu_denoise._napari.noise.plots import MOST_CHANNELS, Plot, Series
 from napari_gpu_denoise._napari.noise.rows import as_html
 from napari_gpu_denoise._napari.panel import LayerPanel
-from napari_gpu_denoise._napari.parts import Caption, Scrolled, Section, button, stack, wrapped
+from napari_gpu_denoise._napari.parts import Caption, Scrolled, Section, button, stack, told
 from napari_gpu_denoise._napari.run import Request
 from napari_gpu_denoise._napari.tasks import Outcome, Task, doing, words_of
 from napari_gpu_denoise.assessment.assess import Options, assess_image
@@ -32,7 +32,12 @@ _RESIDUALS = 3.0  # standard deviations of the noise that are black and white
 
 TITLE = "How good is this?"
 _START = "Assess the region in view"
-_MOST_CHANNELS = 6  # drawn in one plot
+_RESIDUAL_TIPS = {
+    "Residual": "What the filter removes; black and white are 3 standard deviations of the noise. "
+    "It reveals noise that differs from what was assumed, but not what detail was lost.",
+    "Residual of a twin": "The same for the result with fresh noise: what a residual looks like if "
+    "the noise is as assumed. Compare the residual only with this.",
+}
 
 
 @dataclass(frozen=True)
@@ -58,21 +63,12 @@ class Residuals(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pictures = QLabel(), QLabel()
-        titles = "Residual", "Residual of a twin"
-        tips = (
-            "What the filter removes; black and white are 3 standard deviations of the noise. It "
-            "reveals noise that differs from what was assumed, but not what detail was lost.",
-            "The same for the result with fresh noise: what a residual looks like if the noise is "
-            "as assumed. Compare the residual only with this.",
-        )
+        self.pictures = [told(QLabel(), tip, title) for title, tip in _RESIDUAL_TIPS.items()]
         columns = QHBoxLayout(self)
         columns.setContentsMargins(0, 0, 0, 0)
-        for picture, title, tip in zip(self.pictures, titles, tips, strict=True):
+        for picture, title in zip(self.pictures, _RESIDUAL_TIPS, strict=True):
             caption, column = Caption(), QVBoxLayout()
             caption.setText(title)
-            picture.setToolTip(wrapped(tip))
-            picture.setAccessibleName(title)
             stack(column, (caption, picture), spacing=2)
             column.addStretch(1)
             columns.addLayout(column)
@@ -151,11 +147,6 @@ class AssessSection(Section):
         self._task.stopped.connect(self._on_stopped)
         self.show_assessment(None)
 
-    @property
-    def running(self) -> bool:
-        """Whether an assessment is in progress."""
-        return self._task.running
-
     def start(self) -> None:
         """Assess the region in view, or stop; errors are shown in the panel."""
         if self._task.running:
@@ -204,10 +195,7 @@ class AssessSection(Section):
 
     def _scroll_to(self) -> None:
         """Show the answer, where the panel scrolls."""
-        around = self.parentWidget()
-        while around is not None and not isinstance(around, Scrolled):
-            around = around.parentWidget()
-        if around is not None:
+        for around in self._panel.findChildren(Scrolled):
             around.ensureWidgetVisible(self.words)
 
     def note_results(self) -> None:
@@ -225,9 +213,11 @@ class AssessSection(Section):
             self.status.setText("")
             self._panel.show_error(outcome.error)
             return
-        self._judging = outcome.request
-        self.status.setText(_place(outcome.value))
-        self.show_assessment(outcome.value)
+        self._judging, found = outcome.request, outcome.value
+        spans = dict(zip(found.axes, found.region, strict=True))
+        y, x = (spans[axis][1] - spans[axis][0] for axis in "YX")
+        self.status.setText(f"Judged {y} x {x} pixels in view.")
+        self.show_assessment(found)
         self.note_results()
 
     def _on_stopped(self) -> None:
@@ -239,7 +229,7 @@ def _series(found: Assessment) -> list[Series]:
     """Return the detail kept; rings where the noise hides it."""
     several, series = len(found.channels) > 1, []
     pixel = min(found.spacing) if found.spacing else 1.0
-    for k, each in enumerate(found.channels[:_MOST_CHANNELS]):
+    for k, each in enumerate(found.channels[:MOST_CHANNELS]):
         frequency = [x / pixel for x in each.detail.frequency]
         rows = list(zip(frequency, each.detail.kept, each.detail.judged, strict=True))
         sure = [(x, y) for x, y, judged in rows if judged]
@@ -252,10 +242,3 @@ def _series(found: Assessment) -> list[Series]:
             x, y = zip(*hidden, strict=True)
             series.append(Series(x, y, "hidden by noise", "faint"))
     return series
-
-
-def _place(found: Assessment) -> str:
-    """Return the assessed region in words."""
-    spans = dict(zip(found.axes, found.region, strict=True))
-    y, x = (spans[axis][1] - spans[axis][0] for axis in "YX")
-    return f"Judged {y} x {x} pixels in view."

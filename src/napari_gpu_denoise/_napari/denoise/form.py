@@ -21,16 +21,11 @@ from napari_gpu_denoise.measurements.subspace import Subspace
 from napari_gpu_denoise.protocol.settings import setting_fields
 
 _CUSTOM = "custom"
-_OF_IMAGE = ("voxel",)  # settings that describe an image
-
-_NO_BOUNDS = {int: (-(2**31), 2**31 - 1), float: (-1e12, 1e12)}
 
 
 def without_image(settings: Any) -> Any:
-    """Return settings without what describes an image."""
-    defaults = type(settings)()
-    there = {n: getattr(defaults, n) for n in _OF_IMAGE if hasattr(defaults, n)}
-    return type(settings).of(settings, **there)
+    """Return settings without what describes an image, the size of its voxels."""
+    return dataclasses.replace(settings, voxel="") if hasattr(settings, "voxel") else settings
 
 
 def profile_box(kind: type) -> QtWidgets.QComboBox:
@@ -60,7 +55,6 @@ class SettingsForm(QtWidgets.QWidget):
         self.controls: dict[str, ValueWidget] = {}
         self._labels: dict[str, QtWidgets.QLabel] = {}
         self._scrolling = parts.WheelGuard(self)
-        self._filling = False
         plain, advanced = parts.form_layout(), parts.form_layout()
         self.profile = profile_box(kind)
         plain.addRow("Profile", self.profile)
@@ -93,8 +87,6 @@ class SettingsForm(QtWidgets.QWidget):
     def set_axes(self, axes: str) -> None:
         """Enable only the settings whose axis is among the named ones."""
         for field in setting_fields(self.kind):
-            if field.name not in self.controls:
-                continue
             needed, text = field.metadata["needs_axis"], field.metadata["help"]
             usable = needed is None or needed in axes
             if not usable:
@@ -106,18 +98,15 @@ class SettingsForm(QtWidgets.QWidget):
 
     def show_settings(self, settings: Any) -> None:
         """Set every control, and emit one change when all are set."""
-        self._filling = True
-        try:
+        with QSignalBlocker(self):
             for name, control in self.controls.items():
                 control.value = getattr(settings, name)
-        finally:
-            self._filling = False
         self._tell()
 
     def _choose(self, profile: str) -> None:
-        """Set every control but those that describe the image."""
+        """Set every control but the size of voxels."""
         if profile in self.kind.presets:
-            kept = {name: self.controls[name].value for name in _OF_IMAGE if name in self.controls}
+            kept = {n: each.value for n, each in self.controls.items() if n == "voxel"}
             self.show_settings(self.kind.of(profile=profile, **kept))
 
     def reset(self) -> None:
@@ -125,8 +114,7 @@ class SettingsForm(QtWidgets.QWidget):
         self.show_settings(self.kind())
 
     def _tell(self) -> None:
-        # Half a profile may be settings that do not go together.
-        if self._filling:
+        if self.signalsBlocked():  # half a profile may be settings that do not go together
             return
         try:
             name = without_image(self.settings()).profile_name()
@@ -222,28 +210,27 @@ class FilterChoice(QtWidgets.QWidget):
 def make_control(field: dataclasses.Field) -> ValueWidget:
     """Return the control that fits a field's type, bounds and choices, set to its default."""
     default: Any = field.default
-    kind, choices = type(default), field.metadata["choices"]
-    if choices:
+    if choices := field.metadata["choices"]:
         return ComboBox(value=default, choices=choices)
-    if kind is bool:
+    if isinstance(default, bool):
         return CheckBox(value=default, text="")
-    if kind in _NO_BOUNDS:
-        low, high = field.metadata["bounds"] or _NO_BOUNDS[kind]
-        if kind is int:
-            control = SpinBox(value=default, min=low, max=high)
-            if field.metadata["odd"]:
-                control.changed.connect(lambda _: _step_past_even(control))
-                _step_past_even(control)
-            return control
-        control = FloatSpinBox(min=low, max=high)
-        # Before the value: a spin box rounds what it is given to the places it shows.
-        control.native.setDecimals(max(2, decimals(default), decimals(low)))
-        control.value = default
-        # With a decimal point on every system, as in Python; a comma typed is taken for it.
-        control.native.setLocale(QLocale.c())
-        parts.DecimalComma(control.native)
+    if isinstance(default, str):
+        return LineEdit(value=default)
+    low, high = field.metadata["bounds"]
+    if isinstance(default, int):
+        control = SpinBox(value=default, min=low, max=high)
+        if field.metadata["odd"]:
+            control.changed.connect(lambda _: _step_past_even(control))
+            _step_past_even(control)
         return control
-    return LineEdit(value=default)
+    control = FloatSpinBox(min=low, max=high)
+    # Before the value: a spin box rounds what it is given to the places it shows.
+    control.native.setDecimals(max(2, decimals(default), decimals(low)))
+    control.value = default
+    # With a decimal point on every system, as in Python; a comma typed is taken for it.
+    control.native.setLocale(QLocale.c())
+    parts.DecimalComma(control.native)
+    return control
 
 
 def _step_past_even(control: SpinBox) -> None:

@@ -30,6 +30,7 @@ from napari_gpu_denoise._napari.wording import in_panel
 from napari_gpu_denoise.errors import NoDeviceError
 from napari_gpu_denoise.noise.models import MODELS, summary_of
 from napari_gpu_denoise.noise.record import NoiseEstimate
+from napari_gpu_denoise.opencl import device as opencl
 from napari_gpu_denoise.opencl.isolation import load_bundled_drivers
 
 _CHOICES = {
@@ -83,7 +84,7 @@ class NoiseInput(QtWidgets.QWidget):
         self.caption = parts.Caption()
         line = parts.row_of(self.mode, self.edit, self.button, spacing=4, shares=(3, 2))
         parts.stack(QtWidgets.QVBoxLayout(self), (line, self.caption), spacing=2)
-        self.edit.textChanged.connect(lambda text: self._set(kind=TYPED, typed=text))
+        self.edit.textChanged.connect(lambda text: self.choose(TYPED, typed=text))
         self.mode.currentIndexChanged.connect(lambda _: self.choose(self.mode.currentData()))
         model.events.noise.connect(self._show)
         self.set_unused("")
@@ -96,30 +97,26 @@ class NoiseInput(QtWidgets.QWidget):
         self.edit.setPlaceholderText("not used" if reason else "sigma")
         self._show(self.model.noise)
 
-    def choose(self, kind: str) -> None:
-        """Choose one of `AUTO`, `ONE_SIGMA`, `TYPED` and, after `hand_over`, `MEASURED`."""
-        self._set(kind=kind)
+    def choose(self, kind: str, **known: Any) -> None:
+        """Choose a kind of noise, with what is known of it, as in `NoiseChoice`."""
+        self.model.noise = replace(self.model.noise, kind=kind, **known)
 
     def hand_over(self, estimate: NoiseEstimate, origin: str) -> None:
         """Choose an estimate that was measured in `origin`, in words."""
-        self._set(kind=MEASURED, estimate=estimate, origin=origin)
+        self.choose(MEASURED, estimate=estimate, origin=origin)
 
     def explain(self, known: NoiseEstimate | None) -> None:
         """Say what is assumed; `known` is what has been measured in the layer by any panel."""
         chosen, text = self.model.noise, ""
-        if not self.mode.isEnabled():
-            chosen = NoiseChoice(TYPED)
-        if chosen.kind == MEASURED and chosen.estimate is not None:
+        if chosen.kind == MEASURED:
             text = f"{_models(chosen.estimate)} (measured in {chosen.origin})"
         elif known is not None and chosen.kind != TYPED:
             text = _models(known)
         elif chosen.kind == AUTO:
             text = self._automatic
+        text *= self.mode.isEnabled()
         self.caption.setText(text)
         self.caption.setVisible(bool(text))
-
-    def _set(self, **changes: Any) -> None:
-        self.model.noise = replace(self.model.noise, **changes)
 
     def _show(self, noise: NoiseChoice) -> None:
         with QSignalBlocker(self.mode):
@@ -232,7 +229,6 @@ class DeviceInput(QtWidgets.QWidget):
         super().__init__()
         self.box = parts.narrow(parts.told(QtWidgets.QComboBox(), name="Device"))
         self.box.addItem("Automatic")
-        self._wanted: Any = None
         self.caption = parts.Caption()
         parts.stack(QtWidgets.QVBoxLayout(self), (self.box, self.caption), spacing=2)
         self.box.currentIndexChanged.connect(self.explain)
@@ -243,45 +239,31 @@ class DeviceInput(QtWidgets.QWidget):
         Loading(_devices, self._list, self)
 
     def _list(self, devices: tuple[Any, ...] | None) -> None:
-        from napari_gpu_denoise.opencl.device import ALL, choose_devices, names_of
-
-        wanted = self._wanted
         for found in devices or ():
             parts.add_item(self.box, str(found), found.index, found.problem or found.version)
             if found.problem:
                 parts.disable_item(self.box, self.box.count() - 1)
         with suppress(NoDeviceError):
-            together = choose_devices(ALL)
+            together = opencl.choose_devices(opencl.ALL)
             if len(together) > 1:
-                names = names_of(together)
-                parts.add_item(self.box, f"All {len(together)}: {names}", ALL, "Divide the work.")
-        if wanted is not None:
-            self.choose(wanted)
+                text = f"All {len(together)}: {opencl.names_of(together)}"
+                parts.add_item(self.box, text, opencl.ALL, "Divide the work.")
         self.explain()
         self.listed.emit()
 
-    def choose(self, device: Any) -> None:
-        """Choose a device, or None for the preferred one, once the devices are known."""
-        self._wanted = device
-        self.box.setCurrentIndex(max(0, self.box.findData(device)))
-
     def explain(self, _: object = None) -> None:
         """Show the preferred device, and below the list which one will be used."""
-        from napari_gpu_denoise.opencl.device import why
-
         preferred, chosen = preferences.read().device, self.box.currentData()
         self.box.setItemText(0, "Automatic" if preferred is None else f"Automatic ({preferred})")
         try:
-            self.caption.setText(why(preferred if chosen is None else chosen))
+            self.caption.setText(opencl.why(preferred if chosen is None else chosen))
         except NoDeviceError as error:
             self.caption.setText(in_panel(error))
 
 
 def _devices() -> tuple[Any, ...]:
-    from napari_gpu_denoise.opencl import device
-
     load_bundled_drivers()
-    return device.devices()
+    return opencl.devices()
 
 
 class RunOptions(QObject):
@@ -333,10 +315,10 @@ class RunOptions(QObject):
         output = {"Result type": self.dtype, "NaN, infinity": self.nonfinite, "Device": self.device}
         self.section = parts.Section("Result and device", parts.form_layout(output))
         boxes = {"correct": self.correct, "dtype": self.dtype, "nonfinite": self.nonfinite}
+        boxes["device"] = self.device.box
         for name, box in boxes.items():
             self.bind(name, box.currentIndexChanged, box.currentData, partial(_show, box))
-        chosen = self.device.box
-        self.bind("device", chosen.currentIndexChanged, chosen.currentData, self.device.choose)
+        self.device.listed.connect(lambda: _show(self.device.box, model.options.device))
         strength = self.strength
         self.bind("strength", strength.changed, strength.value, strength.choose)
         for event in (self.model.events.noise, self.model.events.options):

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Any
 
 import napari.viewer
+from qtpy.QtCore import Qt
+from qtpy.QtGui import QKeySequence, QShortcut
 
 from napari_gpu_denoise._napari import docks, parts, preferences, resolve, snippets
 from napari_gpu_denoise._napari.denoise.assess import AssessSection
@@ -33,7 +35,7 @@ from napari_gpu_denoise.assessment.recommend import Advice
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note, free_traceback
 from napari_gpu_denoise.files.recommended import Recommended
 from napari_gpu_denoise.noise.record import NoiseEstimate
-from napari_gpu_denoise.opencl.device import choose_devices
+from napari_gpu_denoise.opencl.device import choose, choose_devices
 from napari_gpu_denoise.run.part import warm_up
 from napari_gpu_denoise.run.progress import Step
 
@@ -99,7 +101,7 @@ class FilterPanel(ImagePanel):
         self._looks_soon = parts.settling_timer(self, _SETTLED, self._look)
         self._said: Any = None  # the key of what the status line is about
         self._foretold = ""  # and the line, where it is about a run to come
-        self._unproven: tuple[Request, str] | None = None  # and the model of noise not proven
+        self._unproven: list[tuple[Request, str]] = []  # of the last run: the model not proven
         self._count = 0  # of the runs that were started together
         self._ended: list[str] = []  # names of their results, empty for those that failed
         self._seconds = 0.0
@@ -121,7 +123,8 @@ class FilterPanel(ImagePanel):
         head = with_guide(self.summary, self._page)
         where = {"Filter": self.filter.box, "Image": self.layer, "Axes": self.axes}
         where["Region"] = self.region
-        reset = parts.row_of(self.batch_button, self.reset_button, before=True)
+        reset = parts.row_of(self.batch_button, self.reset_button)
+        reset.insertStretch(0, 1)
         top = parts.form_layout({**where, **self.options.rows})
         section = self.options.section
         self.arrange(
@@ -152,7 +155,9 @@ class FilterPanel(ImagePanel):
         self.live.chosen.connect(self.options.strength.choose)
         self.reset_button.clicked.connect(lambda: self.reset())
         self.batch_button.clicked.connect(lambda: self.show_batch())
-        self.run_on_return(lambda: self.run())
+        for key in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
+            anywhere = Qt.ShortcutContext.WidgetWithChildrenShortcut
+            QShortcut(QKeySequence(key), self, context=anywhere).activated.connect(self.run)
         self._looking.told.connect(self._on_looking)
         self._looking.ended.connect(self._on_looked)
         self.runs.told.connect(self._on_step)
@@ -193,8 +198,8 @@ class FilterPanel(ImagePanel):
         elif noise.kind == MEASURED:
             self.model.noise = replace(noise, kind=AUTO)
         self.offer_axes()
-        moved = [e for each in layers for e in (each.events.scale, each.events.units)]
-        moved += [each.events.data for each in layers]
+        names = "scale", "units", "data"
+        moved = [getattr(each.events, name) for each in layers for name in names]
         self.follow("layers", [(event, self.draw) for event in moved])
         self._follow_view()
 
@@ -218,8 +223,6 @@ class FilterPanel(ImagePanel):
 
     def _on_listed(self) -> None:
         """Build kernels for a GPU while the user looks at the panel."""
-        from napari_gpu_denoise.opencl.device import choose
-
         if self.status.text() == self._foretold:
             self._said = None
         self.draw()
@@ -434,7 +437,7 @@ class FilterPanel(ImagePanel):
             return
         notes = [each for each in outcome.value.result.record.notes if isinstance(each, Note)]
         unproven = [each.values["model"] for each in notes if each.code == "unproven"]
-        self._unproven = (outcome.request, unproven[0]) if unproven else None
+        self._unproven = [(outcome.request, model) for model in unproven[:1]]
         self.proof_button.setVisible(bool(unproven))
         self.assess.note_results()
         self.draw()
@@ -456,8 +459,7 @@ class FilterPanel(ImagePanel):
 
     def _take_for_noise(self) -> None:
         """Denoise again with the model of noise that was not proven."""
-        if self._unproven is not None:
-            request, model = self._unproven
+        for request, model in self._unproven:
             if request.key in [each.key for each in getattr(self.resolved(), "requests", ())]:
                 self.model.noise = NoiseChoice(model)
                 self.run()

@@ -79,8 +79,7 @@ def flat_noise(
         model = "correlated"
     found = [_measured(v, model, s) for v, s in zip(finite, spectra, strict=True)]
     models, sigma, error, errors = zip(*found, strict=True)
-    known = tuple(expected or (None,)) * (len(planes) if len(expected) < 2 else 1)
-    found_notes = map(_unevenness, planes, known)
+    found_notes = map(_unevenness, planes, expected or [None] * len(planes))
     notes = tuple(dict.fromkeys(each for each in found_notes if each is not None))
     reasons = {
         "rician": "the pixels of the region are distributed like magnitudes without signal",
@@ -238,9 +237,7 @@ def _noise_of_layer(request: NoiseRequest, progress: Progress) -> list[tuple[Noi
         table = ((1.0, 0.0), (0.0, 0.0)) if each is None else each.autocorrelation
         shared = (min(max(lag, 0.0), 0.95) for lag in (table[0][1], table[1][0]))
         factors.append(math.prod((1 + lag) / (1 - lag) for lag in shared))
-    count = max(len(found.models), len(factors))
-    models = found.models * (count if len(found.models) == 1 else 1)
-    return list(zip(models, factors * (count if len(factors) == 1 else 1), strict=True))
+    return list(zip(found.models, factors, strict=True))
 
 
 def measure(request: NoiseRequest, progress: Progress) -> NoiseEstimate:

@@ -122,10 +122,6 @@ class NoisePanel(ImagePanel):
         super().say(text, stressed)
         self.status.setVisible(bool(text))
 
-    def _clear(self) -> None:
-        self.result.clear()
-        self.use_button.setEnabled(False)
-
     def _connect(self) -> None:
         self._measuring.ended.connect(self._on_done)
         self.layer.chosen.connect(self._take_layer)
@@ -141,8 +137,7 @@ class NoisePanel(ImagePanel):
 
     def measure(self, _: object = None) -> None:
         """Measure again once the settings stop changing; until then the old values stay."""
-        self._drop()
-        self.use_button.setEnabled(False)
+        self.stop()
         if self._closed:
             return
         if self.layer.layer() is None:
@@ -152,9 +147,11 @@ class NoisePanel(ImagePanel):
         self._settling.start()
 
     def stop(self) -> None:
-        """Stop measuring; the panel is being closed."""
+        """Stop measuring: the panel is being closed, or set to something else."""
         self._settling.stop()
         self._measuring.drop()
+        self._outcome = None
+        self.use_button.setEnabled(False)
 
     def use(self) -> None:
         """Pass the estimate to the panel that is chosen."""
@@ -172,7 +169,7 @@ class NoisePanel(ImagePanel):
         return measurement(self.model, self.layer.layer(), dims, kind, whole=False)
 
     def _take_layer(self) -> None:
-        self._clear()
+        self.result.clear()
         self.model.layers = self.layer.layers()[:1]
         moved = [getattr(each.events, name) for each in self.model.layers for name in MOVES]
         self.follow("layers", [(event, self._on_moved) for event in moved])
@@ -216,11 +213,6 @@ class NoisePanel(ImagePanel):
         memory.estimate = memory.estimate or replace(outcome.value, notes=notes)
 
     def _give_up(self, error: Exception) -> None:
-        self._settling.stop()
-        self._drop()
-        self._clear()
+        self.stop()
+        self.result.clear()
         self.show_error(error)
-
-    def _drop(self) -> None:
-        self._measuring.drop()
-        self._outcome = None

@@ -21,7 +21,7 @@ from napari_gpu_denoise.noise.record import NoiseEstimate, SigmaSeries
 COLOURS = ("#d9730d", "#3d8bcd", "#1b9e77", "#c45ca0", "#9a7d0a", "#7a73d1")
 _GREY = "#8c8c8c"  # on both themes, too
 _HEIGHT = 210
-_MOST_CHANNELS = 6  # drawn in one plot
+MOST_CHANNELS = 6  # drawn in one plot
 _MARGIN = 0.1  # of the range, on each side: pyqtgraph drops a tick's text that has no room
 
 
@@ -87,6 +87,10 @@ class Plot(QWidget):
             area.getAxis(side).enableAutoSIPrefix(False)
         area.showGrid(x=True, y=True, alpha=0.25)
         area.layout.setContentsMargins(4, 0, 8, 5)
+        # Below the axes; it takes up whatever has a name.
+        area.legend = load_library().LegendItem(colCount=len(COLOURS))
+        area.legend.layout.setContentsMargins(0, 0, 0, 0)
+        area.layout.addItem(area.legend, 4, 0, 1, 3)
         self._layout.addWidget(canvas)
         return canvas
 
@@ -95,21 +99,12 @@ class Plot(QWidget):
         """Axes and what is drawn between them."""
         return self._canvas.plotItem
 
-    @cached_property
-    def legend(self) -> Any:
-        """The names of the series, below the axes."""
-        made = load_library().LegendItem(colCount=len(COLOURS))
-        made.layout.setContentsMargins(0, 0, 0, 0)
-        self.area.layout.addItem(made, 4, 0, 1, 3)
-        return made
-
     def show_series(self, series: Sequence[Series], x_label: str | None = None) -> None:
         """Replace what is drawn; an empty plot is hidden."""
         self.series = [each for each in series if each.points().size]
         self.x_label = x_label or self.x_label
         if "_canvas" in vars(self) or self.series:
             self.area.clear()
-            self.legend.clear()
         for each in self.series:
             self._draw(each)
         if self.series:
@@ -138,9 +133,7 @@ class Plot(QWidget):
             how = {"pen": None, "symbol": "o", "symbolSize": 7, "symbolPen": pen}
             how["symbolBrush"] = colour if series.look == "points" else None
             self.area.addItem(library.ErrorBarItem(x=x, y=y, height=2 * error, pen=pen))
-        item = self.area.plot(x, y, antialias=True, **how)
-        if series.name:
-            self.legend.addItem(item, series.name)
+        self.area.plot(x, y, antialias=True, name=series.name or None, **how)
 
     def _colour(self) -> None:
         if "_canvas" not in vars(self):
@@ -148,7 +141,7 @@ class Plot(QWidget):
         ink = self.palette().color(QPalette.ColorRole.WindowText)
         self._canvas.setBackground(self.palette().color(QPalette.ColorRole.Window))
         self.area.setTitle(self.title, color=ink, bold=True, size="9pt")
-        for _, label in self.legend.items:
+        for _, label in self.area.legend.items:
             label.setText(label.text, color=ink)
         for side, text in (("bottom", self.x_label), ("left", self.y_label)):
             axis = self.area.getAxis(side)
@@ -171,7 +164,7 @@ def curve_series(estimate: NoiseEstimate) -> list[Series]:
     several = len(estimate.models) > 1
     found: list[Series] = []
     for k, (curve, model) in enumerate(zip(estimate.curves, estimate.models, strict=True)):
-        if curve is None or k >= _MOST_CHANNELS:
+        if curve is None or k >= MOST_CHANNELS:
             continue
         rows = np.array([curve.mean, curve.variance, curve.used])[:, np.array(curve.count) > 0]
         if not rows.size:
@@ -195,7 +188,7 @@ def along_series(series: SigmaSeries | None) -> list[Series]:
     return [
         Series(series.index, values, f"{k}" if several else "", "points", k, error)
         for k, (values, error) in enumerate(zip(series.sigma, series.error, strict=True))
-        if k < _MOST_CHANNELS
+        if k < MOST_CHANNELS
     ]
 
 
@@ -205,7 +198,7 @@ def autocorrelation_series(estimate: NoiseEstimate) -> list[Series]:
     found: list[Series] = []
     if not any(estimate.sigma):
         return found
-    for k, spectrum in enumerate(estimate.spectra[:_MOST_CHANNELS]):
+    for k, spectrum in enumerate(estimate.spectra[:MOST_CHANNELS]):
         if spectrum is None:
             continue
         along_x = spectrum.autocorrelation[0]

@@ -18,7 +18,7 @@ from napari_gpu_denoise.image.levels import put_together
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.settings import setting_fields
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.job import Job, start
+from napari_gpu_denoise.run.job import start
 from napari_gpu_denoise.run.noise import NoiseMemory
 from napari_gpu_denoise.run.part import Part, filter_part, with_uncut_axes, within
 from napari_gpu_denoise.run.progress import Progress
@@ -156,20 +156,14 @@ def _filtered(request: PreviewRequest, progress: Progress) -> np.ndarray:
     """Filter the region with the strength of the run."""
     pixels = request.pixels
     job = start(request.run, pixels.input, pixels.block)
-    part, kept = _part(job, request.region)
+    wanted = [slice(*span) for span in request.region.spans]
+    wanted += [slice(0, n) for n in job.shape[len(wanted) :]]  # colours
+    part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, wanted))
     block = pixels.read(part.reads)
     out = np.empty([span.size for span in part.spans], job.dtypes[1])
     filter_part(job, part, block, out, progress)
-    made = out[kept]
+    made = out[within(wanted, part.yields)]
     if not request.source.alpha:
         return made
     given = request.source.data[tuple(slice(*span) for span in request.region.spans)]
     return put_together(made, np.s_[..., :3], np.asarray(given), np.s_[..., 3:])
-
-
-def _part(job: Job, region: Region) -> tuple[Part, tuple[slice, ...]]:
-    """Return the part to filter, and the region as an index into its result."""
-    colours = job.shape[len(region.spans) :]
-    wanted = [*(slice(*span) for span in region.spans), *(slice(0, n) for n in colours)]
-    part = Part.of(job, with_uncut_axes(job.filter, job.names, job.shape, wanted))
-    return part, within(wanted, part.yields)

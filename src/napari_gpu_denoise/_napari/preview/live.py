@@ -132,8 +132,6 @@ class PreviewLayers:
         """Show the layers again, above results that are new, in place of what is below them."""
         layers = self._viewer.layers
         for source, shown in self._made.items():
-            if shown not in layers:
-                continue
             above = self._place(source)
             if layers.index(shown) < above - 1 and not self._is_strip:
                 layers.move(layers.index(shown), above)
@@ -257,7 +255,6 @@ class LivePreview(QObject):
         """End, and remove the layers."""
         for each in (self._box.box, self._box.strip):
             each.setChecked(False)
-        self._end()
 
     def _switch(self, _: bool) -> None:
         clicks = self._viewer.mouse_drag_callbacks
@@ -381,10 +378,8 @@ class LivePreview(QObject):
 
     def _give_up(self, error: Exception) -> None:
         self._clear()
-        if isinstance(error, DenoiseError):
-            self._box.say(in_panel(error))
-        else:
-            self._box.say(f"No preview: {error!r}")
+        known = isinstance(error, DenoiseError)
+        self._box.say(in_panel(error) if known else f"No preview: {error!r}")
 
     def _clear(self) -> None:
         self._last = ()
