@@ -62,7 +62,7 @@ CASES = {
         *((9, 34, 52), "ZYX", 12000),
     ),
     **{
-        # At 3000 pixels, what is read around 415 tiles would be most of the work of one case.
+        # Where 3000 pixels are little more than the least that a tile reads, there are 415 tiles.
         f"isoline {each}": (
             *(gd.Isoline(**each), (83, 91), "YX", 2000 if each == {"staircase": 0} else 3000),
         )
