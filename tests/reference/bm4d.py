@@ -14,7 +14,7 @@ import numpy as np
 from reference.block_matching import find_matches, reference_positions
 from reference.groups import SMALLEST_SIGMA, shrink
 from reference.shared_noise import WHITE, Spectrum, mean_variance, variances
-from reference.transforms import line_matrix, stack_matrix
+from reference.transforms import cube_matrix, stack_matrix
 
 LEAST_COMPARED = 0.25  # of the voxels of a block
 
@@ -43,8 +43,8 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
     shape = noisy.shape[1:]
     total, weights = np.zeros(shape), np.zeros(shape)
     kaiser = np.einsum("z,y,x->zyx", *(np.kaiser(side, one.kaiser) for side in one.cube))
-    matrices = [line_matrix(one.transform, side) for side in one.cube]
-    inverses = [np.linalg.inv(matrix) for matrix in matrices]
+    matrix = cube_matrix(one.transform, tuple(one.cube))
+    inverse = np.linalg.inv(matrix)
     motions = follow(compared, sigma, t, one)
     noise_of = Spectrum(one.spectra[0].plane, one.spectra[0].along_z) if one.spectra else WHITE
     how = noise_of, one.transform, tuple(one.cube)
@@ -61,8 +61,8 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
         moved[t] = (0, 0, 0)
         shares = shares_of(compared, sigma, place, moved, t, one)
         along = stack_matrix(one.stack, len(group))
-        overlap = bool(one.shared_noise)
-        variance = variances(group, *how, one.stack, overlap)
+        variance = variances(group, *how, one.stack, bool(one.shared_noise))
+        variance = variance.reshape(len(group), -1)
         rms = np.sqrt(np.mean([middle(sigma[t], cube, one.cube) ** 2 for cube in group]))
 
         removed, left = 0.0, 0.0
@@ -71,34 +71,30 @@ def one_volume(noisy, sigma, one, basic, t: int, exact: bool) -> np.ndarray:
             if difference:
                 parts = {other: -part for other, part in parts.items()}
             noise = np.sqrt(combined_variance(sigma, group, moved, parts, one))
-
-            def spectrum(images, how=(group, moved, parts, noise, level, along, matrices)):
-                return spectrum_over_time(images, *how)
-
-            guide = spectrum(basic) if one.wiener else None
+            given = group, moved, parts, noise, level, one.cube
+            images = [noisy, basic] if one.wiener else [noisy]
+            found, *guide = (along @ cubes_over_time(z, *given) @ matrix.T for z in images)
             limits = one.threshold, variance, None, not difference
-            taken, kept = shrink(spectrum(noisy), guide, *limits)
+            taken, kept = shrink(found, guide[0] if guide else None, *limits)
             removed = removed + noise * taken
             left += noise**2 * kept
         weight = 1 / max(left / rms**2 / mean_variance(*how), 1.0)
-        cubes = np.einsum("kj,kabc,za,yb,xc->jzyx", along, removed, *inverses, optimize=True)
-        for cube, taken in zip(group, cubes, strict=True):
+        for cube, taken in zip(group, along.T @ removed @ inverse.T, strict=True):
             at = region(cube, one.cube)
-            total[at] += weight * kaiser * taken
+            total[at] += weight * kaiser * taken.reshape(one.cube)
             weights[at] += weight * kaiser
     return noisy[t] - total / weights
 
 
-def spectrum_over_time(images, group, moved, parts, noise, level, along, matrices):
-    """Return the spectrum of a group whose cubes are added up over time, in their noise."""
-    shape, sides = images[0].shape, tuple(len(matrix) for matrix in matrices)
+def cubes_over_time(images, group, moved, parts, noise, level, sides):
+    """Return the cubes of a group (m, voxels), added up over time, in units of their noise."""
+    shape = images[0].shape
     cubes = np.zeros((len(group), *sides))
     for other, part in parts.items():
         for k, cube in enumerate(group):
             at = displaced(cube, moved[other], shape, sides)
             cubes[k] += part * (images[other][region(at, sides)] - level)
-    cubes /= max(noise, SMALLEST_SIGMA)
-    return np.einsum("kj,jzyx,az,by,cx->kabc", along, cubes, *matrices, optimize=True)
+    return cubes.reshape(len(group), -1) / max(noise, SMALLEST_SIGMA)
 
 
 def follow(volumes, sigma, t: int, one) -> dict[int, tuple[np.ndarray, np.ndarray]]:

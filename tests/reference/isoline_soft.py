@@ -11,9 +11,11 @@ counts as `LEAST`, and no squared residual as more than `MOST`.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from scipy.ndimage import correlate
 from scipy.special import polygamma
 
 from reference.bm3d import OPPONENT, mix, mix_sigmas
@@ -175,10 +177,7 @@ def window_weights() -> np.ndarray:
 
 def weighted_mean(image: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return the mean of the pixels around each one."""
-    middle = np.array(weights.shape) // 2
-    return sum(
-        weights[tuple(place)] * moved(image, *(place - middle)) for place in np.argwhere(weights)
-    )
+    return correlate(image, weights, mode="grid-wrap")
 
 
 def without_middle(weights: np.ndarray) -> np.ndarray:
@@ -265,21 +264,20 @@ def regress(
     if luminance is not None:
         told = [(0.5, pilot, noise), (0.25, *luminance)]
     radius = width // 2
-    left = np.zeros((*image.shape, 3, 3))
-    left[..., (1, 2), (1, 2)] = RIDGE
-    right = np.zeros((*image.shape, 3))
-    for dy in range(-radius, radius + 1):
-        for dx in range(-radius, radius + 1):
-            terms = np.array([1, dy, dx])
-            apart = sum(w * ((moved(p, dy, dx) - p) / sigma) ** 2 for w, p, sigma in told)
-            if looks is not None:
-                other = moved(pilot, dy, dx)
-                both = np.maximum(np.abs(other + pilot), DARKEST) / 2
-                apart = looks * ((other - pilot) / both) ** 2
-            weights = falling(np.sqrt(apart), ALIKE)
-            weights *= np.exp(-(dy**2 + dx**2) / (2 * NEARBY**2))
-            left += weights[..., None, None] * np.outer(terms, terms)
-            right += (weights * moved(image, dy, dx))[..., None] * terms
+    offsets = list(product(range(-radius, radius + 1), repeat=2))
+    weights, levels = np.empty((2, len(offsets), *image.shape))
+    for k, (dy, dx) in enumerate(offsets):
+        apart = sum(w * ((moved(p, dy, dx) - p) / sigma) ** 2 for w, p, sigma in told)
+        if looks is not None:
+            other = moved(pilot, dy, dx)
+            both = np.maximum(np.abs(other + pilot), DARKEST) / 2
+            apart = looks * ((other - pilot) / both) ** 2
+        weights[k] = falling(np.sqrt(apart), ALIKE) * np.exp(-(dy**2 + dx**2) / (2 * NEARBY**2))
+        levels[k] = moved(image, dy, dx)
+    terms = np.array([(1, *offset) for offset in offsets])
+    left = np.einsum("kyx,ki,kj->yxij", weights, terms, terms, optimize=True)
+    left[..., (1, 2), (1, 2)] += RIDGE
+    right = np.einsum("kyx,ki->yxi", weights * levels, terms, optimize=True)
     return np.linalg.solve(left, right[..., None])[..., 0, 0]
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from reference.transforms import line_matrix, stack_matrix
+from reference.transforms import cube_matrix, stack_matrix
 
 PERIOD = 64  # voxels after which the noise is taken to repeat itself
 LEAST_POWER = 1e-3  # convention: of the noise at any frequency, in units of the mean
@@ -67,9 +67,7 @@ def shared(spectrum: Spectrum, transform: str, cube: tuple, apart: tuple) -> np.
     z, y, x = (each.ravel() for each in np.indices(cube))
     dz, dy, dx = (each[:, None] - each - d for each, d in zip((z, y, x), apart, strict=True))
     voxels = autocovariance(spectrum.along_z)[dz] * autocovariance(spectrum.plane)[dy, dx]
-    matrix = np.ones((1, 1))
-    for side in cube:
-        matrix = np.kron(matrix, line_matrix(transform, side))
+    matrix = cube_matrix(transform, cube)
     return np.einsum("ki,ij,kj->k", matrix, voxels, matrix, optimize=True).reshape(cube)
 
 

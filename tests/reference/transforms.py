@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
 
 import numpy as np
 
@@ -70,3 +70,9 @@ def line_matrix(name: str, length: int) -> np.ndarray:
     if length == 8:
         return transform_matrix(name)
     return dct_matrix(length) if name == "dct" else wavelet_matrix(length, HAAR_LOW)
+
+
+@cache
+def cube_matrix(name: str, sides: tuple[int, ...]) -> np.ndarray:
+    """Return the transform of the voxels of a cube, as they lie in memory, along all its axes."""
+    return reduce(np.kron, (line_matrix(name, side) for side in sides))

@@ -7,11 +7,9 @@ Positions are (y, x) of the first pixel of a patch.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import product
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from reference.transforms import PATCH
 from reference.video_links import Link, Links, unlinked, usable
@@ -76,7 +74,7 @@ def find_matches(
             at = tuple(np.clip(np.add(at, velocity), low, high).tolist())
             before = frame if usual else None
             if usual:
-                found = ranked(frame, around([at], settings.window_next, shape))
+                found = ranked(frame, around(at, settings.window_next, shape))
                 kept += found[: settings.per_frame]
                 at = found[0][1:3]
         return kept
@@ -91,7 +89,7 @@ def find_matches(
         rows, columns = ((place + PATCH // 2) // PATCH for place in at)
         return motions[r, frame][rows, columns]
 
-    own = ranked(t, around([(y, x)], settings.window, shape))[: settings.per_frame]
+    own = ranked(t, around((y, x), settings.window, shape))[: settings.per_frame]
     later = range(t + 1, t + settings.frames_after + 1)
     earlier = range(t - 1, t - settings.frames_before - 1, -1)
     near_ones = near(own + with_blocks(later) + with_blocks(earlier))
@@ -100,7 +98,7 @@ def find_matches(
         # Where other frames are few or unlike, more of the same frame fill the group.
         last = order(own[-1], (t, y, x))
         fill = settings.window_fill or settings.window_nearest
-        wider = ranked(t, around([(y, x)], fill, shape))
+        wider = ranked(t, around((y, x), fill, shape))
         begin = bisect_right(wider, last, key=lambda match: order(match, (t, y, x)))
         more = near(wider[begin:])
         matches = in_order(matches + more[: settings.neighbours - len(matches)])
@@ -119,22 +117,20 @@ def furthest(settings) -> int:
     return max(min(frames * speed, FURTHEST), speed, settings.window // 2)
 
 
-def around(centres: Iterable[tuple], window: int, shape: tuple[int, int]) -> np.ndarray:
-    """Return the positions (n, 2) in the windows around centres (y, x), each once."""
-    places, half = set(), window // 2
-    for centre in centres:
-        spans = (
-            range(max(at - half, 0), min(at + half, length - PATCH) + 1)
-            for at, length in zip(centre, shape, strict=True)
-        )
-        places.update(product(*spans))
-    return np.array(sorted(places)).reshape(-1, 2)
+def around(centre: tuple[int, int], window: int, shape: tuple[int, int]) -> np.ndarray:
+    """Return the positions (n, 2) in the window around a centre (y, x)."""
+    spans = (
+        np.arange(max(at - window // 2, 0), min(at + window // 2, length - PATCH) + 1)
+        for at, length in zip(centre, shape, strict=True)
+    )
+    return np.stack(np.meshgrid(*spans, indexing="ij"), axis=-1).reshape(-1, 2)
 
 
 def distances(search, reference: tuple, frame: int, places: np.ndarray, link: Link) -> np.ndarray:
     """Return the mean squared difference of patches of a frame from one at `reference`."""
     t, y, x = reference
-    patches = sliding_window_view(search[frame], (PATCH, PATCH))[places[:, 0], places[:, 1]]
+    rows, columns = places[:, :, None].swapaxes(0, 1) + np.arange(PATCH)
+    patches = search[frame][rows[:, :, None], columns[:, None]]
     difference = search[t, y : y + PATCH, x : x + PATCH] - (patches * link.scale + link.shift)
     return np.square(difference).mean(axis=(1, 2))
 
