@@ -1,4 +1,7 @@
-"""Modules and drivers loaded off the GUI thread, which would stand still meanwhile."""
+"""Modules and drivers loaded off the GUI thread, which would stand still meanwhile.
+
+Those that declare classes of Qt are not: in another thread this ends the process now and then.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,9 @@ PANELS = {
     "Batch": ("napari_gpu_denoise._napari.batch.panel", "BatchPanel"),
 }
 # What takes long in opening a first panel.
-_LIBRARY = "filters", "run.denoise", "noise.estimate"
-MODULES = [*(f"napari_gpu_denoise.{name}" for name in _LIBRARY), *(m for m, _ in PANELS.values())]
+_LIBRARY = "assessment.assess", "assessment.recommend", "files.batch", "files.samples"
+_OF_LIBRARY = [f"napari_gpu_denoise.{name}" for name in _LIBRARY]
+MODULES = [*_OF_LIBRARY, *(module for module, _ in PANELS.values())]
 
 
 def panel_class(title: str) -> Any:
@@ -64,11 +68,16 @@ def when_loaded(act: Callable[[], None]) -> None:
         QTimer.singleShot(1, act)  # Qt would take 0 ms for now
         return
 
-    Loading(_load, lambda _: act(), QApplication.instance() or QObject())
+    def declare(_: object) -> None:
+        for module, _ in PANELS.values():
+            import_module(module)
+        QTimer.singleShot(1, act)
+
+    Loading(_load, declare, QApplication.instance() or QObject())
 
 
 def _load() -> None:
-    for name in MODULES:
+    for name in _OF_LIBRARY:
         import_module(name)
     from napari_gpu_denoise._napari import preferences
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise._napari.layers.arrays import LazyArray, is_lazy
-from napari_gpu_denoise._napari.noise.plots import load_library
 from napari_gpu_denoise._napari.run import NoiseRequest
 from napari_gpu_denoise.errors import DenoiseError, LayerError, Note
 from napari_gpu_denoise.image.axes import channel_axis
@@ -245,7 +244,6 @@ def measure(request: NoiseRequest, progress: Progress) -> NoiseEstimate:
 
     Lazy data can be stopped before each plane is read; other data do not take long.
     """
-    load_library()  # not in the GUI thread, when there is something to draw
     data, part = request.source.data, request.part
     data = LazyArray(data, progress, part.index) if is_lazy(data) else data[part.index]
     if request.flat:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import napari.viewer
@@ -41,8 +43,8 @@ class NoiseResult(QWidget):
         self.frames = Plot("Noise along time", "Time point", "Sigma (grey levels)")
         self.slices = Plot("Noise along slices", "Slice", "Sigma (grey levels)")
         self.correlation = Plot("Autocorrelation of noise", "Distance (pixels)", "Correlation")
-        # One after another: pyqtgraph takes long to make each.
-        self._to_draw: list[tuple[Any, ...]] = []  # plots, and what they show
+        # One after another: pyqtgraph takes long to load, and to make each plot.
+        self._to_draw: list[Callable[[], Any]] = []
         self._drawing = parts.settling_timer(self, 0, self._draw_next)
         drawn = self.curve, self.frames, self.slices, self.correlation
         parts.stack(QVBoxLayout(self), (self.verdict, self.rows, *drawn), spacing=8)
@@ -59,18 +61,19 @@ class NoiseResult(QWidget):
         self.rows.setText(rows.as_html(rows.noise_rows(estimate)))
         self.show()
         distance = "Distance (pixels)" + ", dashed along y" * (len(estimate.spectra) > 1)
+        correlation = plots.autocorrelation_series(estimate), distance
         self._to_draw = [
-            (self.curve, plots.curve_series(estimate)),
-            (self.frames, plots.along_series(estimate.frames)),
-            (self.slices, plots.along_series(estimate.slices)),
-            (self.correlation, plots.autocorrelation_series(estimate), distance),
+            plots.load_library,
+            partial(self.curve.show_series, plots.curve_series(estimate)),
+            partial(self.frames.show_series, plots.along_series(estimate.frames)),
+            partial(self.slices.show_series, plots.along_series(estimate.slices)),
+            partial(self.correlation.show_series, *correlation),
         ]
         self._drawing.start()
 
     def _draw_next(self) -> None:
         if self._to_draw:
-            plot, *shown = self._to_draw.pop(0)
-            plot.show_series(*shown)
+            self._to_draw.pop(0)()
             self._drawing.start()
 
 

@@ -49,7 +49,7 @@ class Series:
 
 
 def load_library() -> Any:
-    """Import pyqtgraph, which takes long the first time, in any thread."""
+    """Import pyqtgraph, which takes long the first time; in the GUI thread, as in `loading`."""
     # With the Qt that napari has.
     os.environ.setdefault("PYQTGRAPH_QT_LIB", qtpy.API_NAME)
     import pyqtgraph
