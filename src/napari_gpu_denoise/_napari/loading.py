@@ -15,6 +15,8 @@ from typing import Any
 from qtpy.QtCore import QObject, Qt, QTimer, Signal
 from qtpy.QtWidgets import QApplication
 
+from napari_gpu_denoise import filters
+
 # Modules and classes of the panels, by the titles that they have in napari.yaml.
 PANELS = {
     "Filter": ("napari_gpu_denoise._napari.denoise.panel", "FilterPanel"),
@@ -23,9 +25,9 @@ PANELS = {
     "Batch": ("napari_gpu_denoise._napari.batch.panel", "BatchPanel"),
 }
 # What takes long in opening a first panel.
-_LIBRARY = "assessment.assess", "assessment.recommend", "files.batch", "files.samples"
-_OF_LIBRARY = [f"napari_gpu_denoise.{name}" for name in _LIBRARY]
-MODULES = [*_OF_LIBRARY, *(module for module, _ in PANELS.values())]
+_NAMES = "assessment.assess", "files.batch", "files.samples", "noise.estimate"
+_LIBRARY = [*filters.MODULES.values(), *(f"napari_gpu_denoise.{name}" for name in _NAMES)]
+MODULES = [*_LIBRARY, *(module for module, _ in PANELS.values())]
 
 
 def panel_class(title: str) -> Any:
@@ -77,7 +79,7 @@ def when_loaded(act: Callable[[], None]) -> None:
 
 
 def _load() -> None:
-    for name in _OF_LIBRARY:
+    for name in _LIBRARY:
         import_module(name)
     from napari_gpu_denoise._napari import preferences
 
