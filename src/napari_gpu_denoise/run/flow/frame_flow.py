@@ -21,18 +21,13 @@ from napari_gpu_denoise.opencl.memory import Arena
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.protocol.plan import FrameNote, FramePlan
 from napari_gpu_denoise.protocol.tiles import Span, Tile
+from napari_gpu_denoise.run.flow import transfer
 from napari_gpu_denoise.run.flow.tile_flow import (
     MOST_FRAMES,
     frame_budget,
     frames_at_once,
     smallest_tile,
     spatial_tiles,
-)
-from napari_gpu_denoise.run.flow.transfer import (
-    Transfer,
-    frame_blocks,
-    read_frames,
-    write_frames,
 )
 from napari_gpu_denoise.run.flow.work import InFlight, Queues, Stages, Work, runs
 from napari_gpu_denoise.run.progress import SILENT, Progress
@@ -141,7 +136,7 @@ class FrameFlow:
         self.plan, self._stabilisation = stages.plan, stages.stabilisation
         self.tile, self.batch, frames = tile, batch, tile.channels * batch
         pixels = (frames * math.prod(shape[1:]) for shape in (tile.source_shape, tile.shape))
-        self._transfer = Transfer(arena, work, *pixels, counts=frames)
+        self._transfer = transfer.Transfer(arena, work, *pixels, counts=frames)
         self._kept, self._variation = work.kept(tile), work.sigma.variation(tile)
         # Noise model of each channel, the same in all frames.
         self._models = np.zeros(1, np.int32)
@@ -283,13 +278,13 @@ class FrameFlow:
         self._outs.append(self._outs.pop(0))
         tile = self.tile
         slot.start, slot.count = start, count
-        queues, transfer = self.queues, self._transfer
-        values = transfer.result(slot.name)
+        queues = self.queues
+        values = self._transfer.result(slot.name)
         launches = self.plan.enqueue_frames(queues.compute, start, count, ended, values)
         numbers, pixels = np.repeat(self._models, count), math.prod(tile.shape[1:])
         launches += self._stabilisation.inverse(queues.compute, values, numbers, pixels)
         names, shape = (slot.name, slot.name), (tile.channels, count, *tile.shape[1:])
-        host, counts, done = transfer.fetch(
+        host, counts, done = self._transfer.fetch(
             queues, values, names, shape, self._kept, tile.shape[1], launches
         )
         slot.launches = launches
@@ -298,7 +293,7 @@ class FrameFlow:
 
         def finish() -> None:
             done.wait()
-            new = transfer.clipped(slot.name, counts)
+            new = self._transfer.clipped(slot.name, counts)
             if new is not None:
                 new = new[: tile.channels * count].reshape(tile.channels, count)
             write(start, host, new)
@@ -380,14 +375,16 @@ class ArrayFrameFlow:
         if new := [key for key in keys if key not in self._notes]:
             # In this thread: short operations of NumPy in several of them wait for each other.
             self._notes |= zip(new, self._noted(*new[0], new[-1][1] + 1), strict=True)
-        read_frames(self.work, tile, t, stop, host)
+        transfer.read_frames(self.work, tile, t, stop, host)
         return [self._notes[key] for key in keys]
 
     def _noted(self, sequence: int, start: int, stop: int) -> Iterator[FrameNote]:
         """Yield the notes of the frames of some times, which follow each other."""
         # Of whole frames, whatever part of them is read: all parts have to agree.
         work, source = self.work, self.work.source
-        blocks = (frame_blocks(source, sequence, start, stop, c) for c in range(source.joined))
+        blocks = (
+            transfer.frame_blocks(source, sequence, start, stop, c) for c in range(source.joined)
+        )
         for channels in zip(*blocks, strict=True):
             planes, first = [block for _, block in channels], start + channels[0][0]
             times = range(first, first + len(planes[0]))
@@ -406,7 +403,7 @@ class ArrayFrameFlow:
         for first, count, is_empty in runs(empty):
             if not is_empty:
                 some = values[:, first : first + count]
-                self._saturated += write_frames(work, tile, t + first, some)
+                self._saturated += transfer.write_frames(work, tile, t + first, some)
                 continue
             # As they were given: the channels on the device may have been mixed.
             there, here = out.region(*place), source.region(*place)
