@@ -7,7 +7,7 @@ import pytest
 
 import napari_gpu_denoise as gd
 from napari_gpu_denoise.errors import SigmaError
-from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma
+from napari_gpu_denoise.run.noise import Sigma, limit_sigma, resolve_sigma
 from scenes import noisy
 
 LENGTHS = {"T": 4, "Z": 3, "C": 2, "S": 3, "Y": 5, "X": 7, ".": 6, "Q": 1}
@@ -142,5 +142,15 @@ def test_sigma_is_cut_off_far_above_the_range_of_the_image():
     assert clamped(sigma, whole) is sigma
 
 
+def test_sigma_beyond_the_range_of_the_image_is_told(device):
+    image = np.random.default_rng(0).normal(100, 10, (40, 44)).astype(np.uint16)
+    with pytest.warns(UserWarning, match="sigma is 1e.09, more than the range of the image, "):
+        gd.nl_means(image, sigma=1e9, device=device)
+    span = float(np.ptp(image))
+    for sigma, told in ((10.0, False), (span, False), (1.01 * span, True)):
+        notes = gd.denoise(image, gd.NLMeans(), sigma, device=device).record.notes
+        assert any(getattr(note, "code", "") == "range" for note in notes) == told
+
+
 def clamped(array: np.ndarray, image: np.ndarray) -> np.ndarray:
-    return clamp_sigma(Sigma(array, (), ""), image)
+    return limit_sigma(Sigma(array, (), ""), image).array

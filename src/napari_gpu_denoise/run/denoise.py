@@ -64,7 +64,7 @@ def denoise(
         Noise standard deviation in grey levels of the image: one value; one for each channel (axis
         C or S); one for each plane, an array of the shape of the axes other than Y and X; or a map
         of shape (ny, nx), for all planes. None measures the noise (see `noise`). Where it is 0,
-        pixels are returned unchanged. It is limited to 32 times the range of the image.
+        pixels are returned unchanged. Above the range of the image a note says so.
     noise : NoiseModel, tuple of NoiseModel, NoiseEstimate, str or float, optional
         Noise model, for noise that is not described by one sigma:
         ``PoissonGaussian(0.28, 3.1, 14.7)``, ``Rician(6)``, ``Speckle(4)`` and the like, one for

@@ -26,7 +26,7 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices, names_of
 from napari_gpu_denoise.protocol.filter import Context, Filter
 from napari_gpu_denoise.run.flow.work import largest_in_planes
 from napari_gpu_denoise.run.input import Block, Input
-from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_noise, scaled, varies_within
+from napari_gpu_denoise.run.noise import Sigma, limit_sigma, resolve_noise, scaled, varies_within
 from napari_gpu_denoise.run.record import NO_NOISE, DeviceReport, Record, result_notes
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.version import package_version
@@ -194,10 +194,10 @@ class Job:
             pixels = np.array([0, max(high - low, spread)])
         elif levels is not None:
             return self  # of an image in memory
-        array = clamp_sigma(self.sigma, pixels, is_stream_frame=True)
-        if levels is self.levels and array is self.sigma.array:
+        sigma = limit_sigma(self.sigma, pixels, is_stream_frame=True)
+        if levels is self.levels and sigma is self.sigma:
             return self
-        return replace(self, levels=levels, sigma=replace(self.sigma, array=array))
+        return replace(self, levels=levels, sigma=sigma)
 
     @cached_property
     def blank_width(self) -> int:
@@ -335,7 +335,7 @@ def start(
         wanted = type_for_noise(given, sigma, applied, pixels, names)
     sigma = scaled(sigma, 1.0 if applied.keeps_sigma else run.sigma_factor)
     if block is not None:
-        sigma = replace(sigma, array=clamp_sigma(sigma, pixels, is_stream_frame))
+        sigma = limit_sigma(sigma, pixels, is_stream_frame)
     levels = Levels(0, 1.0) if block is not None and is_plain(given) else None
     job = Job(run, names, shape, (given, wanted), applied, sigma, levels)
     if block is None or levels is not None:

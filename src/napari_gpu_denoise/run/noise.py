@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from napari_gpu_denoise.errors import SettingsError, SigmaError
+from napari_gpu_denoise.errors import Note, SettingsError, SigmaError
 from napari_gpu_denoise.image.axes import channel_axis
 from napari_gpu_denoise.image.levels import as_numbers
 from napari_gpu_denoise.noise.models import Correlated, Gaussian, NoiseModel, Rician, choices
@@ -121,24 +121,29 @@ def resolve_sigma(
     return Sigma(placed, (float(mean),), f"given as a map from {low:.4g} to {high:.4g}")
 
 
-def clamp_sigma(resolved: Sigma, image: np.ndarray, is_stream_frame: bool = False) -> np.ndarray:
-    """Return ``resolved.array``, limited to a multiple of the range of the finite `image`.
+def limit_sigma(resolved: Sigma, image: np.ndarray, is_stream_frame: bool = False) -> Sigma:
+    """Limit sigma to a multiple of the range of the finite `image`; note what exceeds the range.
 
     Beyond it, a filter takes everything for noise, whatever sigma is exactly, but its fixed-point
     sums get coarser with sigma. Sigma of stabilised values is not changed.
     """
     sigma = resolved.array
     if resolved.stabilised:
-        return sigma
+        return resolved
     ranges = _RANGES_OF_FRAME if is_stream_frame else _RANGES
     # Nearly always, a few pixels show that sigma is far below the limit.
     for number in (1024, 65536, image.size):
         step = max(1, round((image.size / number) ** (1 / image.ndim)))
         some = image[(slice(None, None, step),) * image.ndim]
-        most = ranges * (float(some.max()) - float(some.min()))
-        if sigma.max() <= most:
-            return sigma
-    return np.minimum(sigma, most) if most > 0 else sigma
+        span = float(some.max()) - float(some.min())
+        if sigma.max() <= (ranges * span if is_stream_frame else span):
+            return resolved
+    if span <= 0:
+        return resolved
+    fact = f"sigma is {sigma.max():.6g}, more than the range of the image, {span:.6g} grey levels"
+    note = Note(fact, "all is taken for noise: give sigma in the units of the pixels", code="range")
+    notes = resolved.notes if is_stream_frame else (*resolved.notes, note)
+    return replace(resolved, array=np.minimum(sigma, ranges * span), notes=notes)
 
 
 def place(given: np.ndarray, shape: tuple[int, ...], names: str) -> np.ndarray:

@@ -158,7 +158,7 @@ def warn_of(
         code = getattr(note, "code", "")
         if measured and (note == NO_NOISE or code in ("unchanged", "unproven")):
             warnings.warn(str(note), UnchangedWarning, stacklevel=level)
-        elif code == "biased" and not saturated:
+        elif code == "range" or (code == "biased" and not saturated):
             warnings.warn(str(note), stacklevel=level)
 
 

@@ -26,7 +26,7 @@ from napari_gpu_denoise.run.flow.transfer import read_frames, write_frames
 from napari_gpu_denoise.run.flow.work import Stages, Work
 from napari_gpu_denoise.run.input import Block, Input, keep_blank, keep_noiseless
 from napari_gpu_denoise.run.job import Job, check_kept, start
-from napari_gpu_denoise.run.noise import Sigma, clamp_sigma, resolve_sigma, scaled, varies_within
+from napari_gpu_denoise.run.noise import Sigma, limit_sigma, resolve_sigma, scaled, varies_within
 from napari_gpu_denoise.run.part import Part, arrange_part, filter_part
 from napari_gpu_denoise.run.record import NO_NOISE, Tally, warn_of
 from napari_gpu_denoise.run.request import Run, check_flags, takes_options
@@ -312,9 +312,8 @@ class FrameStream:
                         "A function that gives the sigma of each frame cannot give a map: give "
                         "one value or one per channel, or one map for all frames."
                     )
-            array = clamp_sigma(sigma, block.finite, is_stream_frame=True)
-            clamped = sigma if array is sigma.array else replace(sigma, array=array)
-            self._job = job = replace(job, sigma=clamped)
+            sigma = limit_sigma(sigma, block.finite, is_stream_frame=True)
+            self._job = job = replace(job, sigma=sigma)
         holes = block.nonfinite_mask is not None
         kept_as_given = holes or job.blank_width or not job.sigma.array.all()
         if self._reads_again or kept_as_given:
