@@ -144,7 +144,7 @@ def test_sigma_is_cut_off_far_above_the_range_of_the_image():
 
 def test_sigma_beyond_the_range_of_the_image_is_told(device):
     image = np.random.default_rng(0).normal(100, 10, (40, 44)).astype(np.uint16)
-    with pytest.warns(UserWarning, match="sigma is 1e.09, more than the range of the image, "):
+    with pytest.warns(UserWarning, match="sigma, 1e.09, is more than the range of the image, "):
         gd.nl_means(image, sigma=1e9, device=device)
     span = float(np.ptp(image))
     for sigma, told in ((10.0, False), (span, False), (1.01 * span, True)):

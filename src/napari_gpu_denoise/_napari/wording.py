@@ -24,6 +24,7 @@ REMEDIES = {
     "volume-needed": "use BM3D for images, VBM3D for time-lapses, or name the slices Z at Axes",
     "axis-needed": "name it at Axes, such as {axis}YX",
     "biased": "choose another Noise, or float32 at Result and device > Result type",
+    "range": "type another sigma at Noise, or choose Automatic there",
     "channels": "set Channels to joint or separate",
     "exists": "choose another name",
     "float-result": "choose Same as the layer at Result and device > Result type to round",

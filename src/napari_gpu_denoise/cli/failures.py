@@ -21,6 +21,7 @@ REMEDIES = {
     "events": "--keep-events filters these in each measurement alone",
     "exists": "choose another name, or add --overwrite to replace it, or --resume",
     "biased": "give another --noise, or --dtype float32",
+    "range": "give --sigma in the units of the pixels, or leave it out",
     "float-result": "--dtype same rounds anyway",
     "file-dtype": "add --dtype float32",
     "kept": "repeat the command with --resume",
