@@ -141,7 +141,8 @@ def limit_sigma(resolved: Sigma, image: np.ndarray, is_stream_frame: bool = Fals
     if span <= 0:
         return resolved
     fact = f"sigma, {sigma.max():.6g}, is more than the range of the image, {span:.6g} grey levels"
-    note = Note(f"{fact}, so that all is noise", "give sigma in the units of the pixels", code="range")
+    remedy = "give sigma in the units of the pixels"
+    note = Note(f"{fact}, so that all is noise", remedy, code="range")
     notes = resolved.notes if is_stream_frame else (*resolved.notes, note)
     return replace(resolved, array=np.minimum(sigma, ranges * span), notes=notes)
 
