@@ -217,11 +217,16 @@ class Folder(LocalStore):
     def __init__(self, root: Path, within: str | None) -> None:
         super().__init__(Path(os.path.realpath(root)), read_only=True)
         self._within = within
+        self._folders: dict[str, str] = {}  # real names: each look at a part of one takes long
 
     def get_sync(self, key: str, **options: Any) -> Buffer | None:
         """Return the content of a file, or a part of it; None if there is none."""
+        folder, _, name = key.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = os.path.realpath(self.root / folder)
+        real = os.path.join(self._folders[folder], name)
         try:
-            check_inside(self._within, self.root / key)
+            check_inside(self._within, self.root / key, "" if os.path.islink(real) else real)
         except (FileNotFoundError, NotADirectoryError):
             return None
         return super().get_sync(key, **options)

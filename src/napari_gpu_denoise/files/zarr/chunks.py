@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import wait
@@ -28,11 +29,12 @@ _THREADS = min(16, os.cpu_count() or 1)
 _AT_ONCE = 1 << 28  # bytes of decoded chunks in all threads, at least one chunk
 
 Span = tuple[slice, ...]
+Stored = dict[tuple[int, ...], tuple[int, int]]  # size and CRC-32 of files, by places of chunks
 
 
 def read(array: Any, parts: Sequence[int | slice]) -> np.ndarray:
     """Return the pixels that a number or a slice of each axis selects, in native byte order."""
-    stored, region = _Stored.of(array), _region_of(parts, array.shape)
+    stored, region = _ChunkFiles.of(array), _region_of(parts, array.shape)
     dtype = np.dtype(array.dtype).newbyteorder("=")
     kept = tuple(slice(None) if isinstance(part, slice) else 0 for part in parts)
     if stored is None or region is None:
@@ -52,12 +54,16 @@ def read(array: Any, parts: Sequence[int | slice]) -> np.ndarray:
     return pixels[kept]
 
 
-def write(array: Any, parts: Sequence[int | slice], values: np.ndarray) -> None:
-    """Set such pixels; of threads that share a chunk, one calls at a time."""
-    stored, region = _Stored.of(array), _region_of(parts, array.shape)
+def write(array: Any, parts: Sequence[int | slice], values: np.ndarray) -> Stored:
+    """Set such pixels; of threads that share a chunk, one calls at a time.
+
+    Returns what was stored for each chunk; nothing where that is left to zarr.
+    """
+    stored, region = _ChunkFiles.of(array), _region_of(parts, array.shape)
+    made: Stored = {}
     if stored is None or region is None:
         array[tuple(parts)] = values
-        return
+        return made
     values = np.asarray(values).reshape([one.stop - one.start for one in region])
 
     def store(place: tuple[int, ...], inside: Span, outside: Span) -> None:
@@ -73,12 +79,13 @@ def write(array: Any, parts: Sequence[int | slice], values: np.ndarray) -> None:
             if before is not None:
                 chunk[...] = before
             chunk[inside] = values[outside]
-        stored.set_chunk(place, chunk)
+        made[place] = stored.set_chunk(place, chunk)
 
     _for_each(store, _chunks_of(region, array.chunks), stored.nbytes)
+    return made
 
 
-class _Stored:
+class _ChunkFiles:
     """An array whose chunks are files, and its codecs, which are called without an event loop."""
 
     def __init__(self, array: Any, dtype: np.dtype, compressor: Any, codecs: Sequence[Any]) -> None:
@@ -88,7 +95,7 @@ class _Stored:
         self._spec = SimpleNamespace(prototype=default_buffer_prototype())
 
     @classmethod
-    def of(cls, array: Any) -> _Stored | None:
+    def of(cls, array: Any) -> _ChunkFiles | None:
         """Return an array as it is stored; None if that is zarr's own business."""
         metadata, pipeline = array.metadata, array.async_array.codec_pipeline
         dtype, codecs = np.dtype(array.dtype), pipeline.bytes_bytes_codecs
@@ -119,21 +126,20 @@ class _Stored:
             content = self._compressor.decode(content)
         return np.frombuffer(content, self.dtype).reshape(self._array.chunks)
 
-    def set_chunk(self, place: tuple[int, ...], pixels: np.ndarray) -> None:
-        """Store a chunk."""
+    def set_chunk(self, place: tuple[int, ...], pixels: np.ndarray) -> tuple[int, int]:
+        """Store a chunk; return size and CRC-32 of what is stored."""
         content = np.ascontiguousarray(pixels, self.dtype)
         if self._compressor is not None:
             content = np.frombuffer(self._compressor.encode(content), np.uint8)
         data = self._spec.prototype.buffer.from_array_like(content.reshape(-1).view(np.uint8))
         for codec in self._codecs:
             data = codec._encode_sync(data, self._spec)
-        for last in (False, True):
-            try:
-                return self._array.store.set_sync(self._name(place), data)
-            except (FileExistsError, FileNotFoundError):
-                # Its folder was moved away as it was made: it is made again, and the run tells.
-                if last:
-                    raise
+        try:
+            self._array.store.set_sync(self._name(place), data)
+        except (FileExistsError, FileNotFoundError):
+            # Its folder was moved away as it was made: it is made again, and the run tells.
+            self._array.store.set_sync(self._name(place), data)
+        return len(data), zlib.crc32(data.as_numpy_array())
 
 
 def _region_of(parts: Sequence[int | slice], shape: Sequence[int]) -> Span | None:

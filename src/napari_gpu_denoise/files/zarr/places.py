@@ -184,12 +184,12 @@ def member(folder: Path | Address, name: object) -> Path | Address:
     return folder / str(name)
 
 
-def check_inside(folder: str | None, path: Path) -> str:
-    """Return the real name of a file; `FileError` if it is outside of a real folder.
+def check_inside(folder: str | None, path: Path, real: str = "") -> str:
+    """Return the `real` name of a file, if not known; `FileError` if it is outside of a folder.
 
     Without a folder it may be anywhere. `OSError` if it is a pipe, a device, or not there.
     """
-    real = os.path.realpath(path)
+    real = real or os.path.realpath(path)
     if folder is not None and not real.startswith(os.path.join(folder, "")):
         raise input_checks.link_outside(path, real, folder)
     input_checks.check_regular(path, os.stat(real))

@@ -14,7 +14,6 @@ import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +139,7 @@ class FullResolutionArray:
         self, array: Any, folder: Path | Address, place: Path | Address, claim: Claim
     ) -> None:
         self._array, self._folder, self._claim, self.place = array, folder, claim, place
+        self._last: Any = {}  # what `chunks.write` told of those that were last written
         self.shape, self.dtype, self.ndim = tuple(array.shape), np.dtype(array.dtype), array.ndim
         self.chunks = tuple(array.shards or array.chunks)
 
@@ -157,7 +157,7 @@ class FullResolutionArray:
         parts = index_parts(index, self.shape)
         with writing(self._folder, "OME-Zarr"):
             self._claim.check()
-            chunks.write(self._array, parts, values)
+            self._last = chunks.write(self._array, parts, values)
 
     def mark_of_chunks(self, where: Any, content: bool = True) -> int | None:
         """Return the size of the chunks of a region, with `content` above 32 bits of a checksum.
@@ -171,11 +171,14 @@ class FullResolutionArray:
             if one.start % step or (one.stop % step and one.stop < length):
                 return None
             grid.append(range(one.start // step, -(-one.stop // step)))
-        names = map(self._array.metadata.encode_chunk_key, itertools.product(*grid))
-        files = [self.place / name for name in names]
+        chosen, known = list(itertools.product(*grid)), self._last if content else {}
+        names = (self._array.metadata.encode_chunk_key(one) for one in chosen if one not in known)
         with writing(self._folder, "OME-Zarr"):
-            look = partial(_size_and_checksum, content=content)
-            found = list(shared_executor("checksums", _REQUESTS).map(look, files))
+            self._claim.check()
+            rest = shared_executor("checksums", _REQUESTS).map(
+                lambda name: _size_and_checksum(self.place / name, content), names
+            )
+            found = [known.get(one) or next(rest) for one in chosen]
         size = sum(size for size, _ in found)
         return size << 32 | zlib.crc32(repr(found).encode()) if content else size
 
