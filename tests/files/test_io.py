@@ -330,8 +330,13 @@ def test_ome_pyramid_keeps_the_finest_level(tmp_path, name):
     np.testing.assert_array_equal(picture.data, image)
 
 
-def test_ome_set_of_files_becomes_one(tmp_path):
+@pytest.mark.parametrize("linked", [False, True])
+def test_ome_set_of_files_becomes_one(tmp_path, linked):
     path = tiffs.handmade(tmp_path)
+    if linked:  # from a folder that lacks the other file
+        path, real = tmp_path / "links" / path.name, path
+        path.parent.mkdir()
+        path.symlink_to(real)
     picture, result, _ = again(path)
     np.testing.assert_array_equal(picture.data[:2], noise(2, 20, 30, seed=0))
     np.testing.assert_array_equal(picture.data[2:], noise(2, 20, 30, seed=1))
@@ -340,7 +345,7 @@ def test_ome_set_of_files_becomes_one(tmp_path):
     with pytest.raises(OutputError, match="never replaced"):
         formats.write(tmp_path / "1.ome.tif", picture.data, picture, overwrite=True)
     assert [file.name for file in result.files] == ["written.tif"]
-    root = ome(tmp_path / "written.tif")
+    root = ome(path.with_name("written.tif"))
     assert attributes(root, "ImageRef") == []  # the image it meant is not in the file
     assert attributes(root, "Plane")[0]["DeltaT"] == "0.5"
 

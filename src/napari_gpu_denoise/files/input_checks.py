@@ -47,14 +47,13 @@ _QUERY = re.compile(r"""(?<=[\w/])\?[^\s"']*=[^\s"']*""")  # of an address witho
 
 
 def open_regular(path: str | os.PathLike) -> BinaryIO:
-    """Open a file to read it, by its real name; `OSError` at once if it is a pipe or a device.
+    """Open a file to read it; `OSError` if it is a pipe or a device, which might never end.
 
-    Those may keep their reader for ever.
     That is looked at before it is opened, because opening a device can do something, and again
     when it is open, because the name may be given to something else in between.
     """
     check_regular(path, os.stat(path))
-    return open(os.path.realpath(path), "rb", opener=_checked)
+    return open(path, "rb", opener=_checked)
 
 
 def read_json(path: str | os.PathLike) -> Any:
@@ -102,7 +101,7 @@ def open_image(path: Path) -> BinaryIO:
             f"{path} is a folder, not an image: choose a file, or a folder with {FORMAT_NAMES} in "
             "it."
         )
-    file = open_regular(path)
+    file = open_regular(os.path.realpath(path))  # beside it are others of a set
     if os.fstat(file.fileno()).st_size == 0:
         file.close()
         raise FileError(f"{path} is empty: copy it again from its source.")
