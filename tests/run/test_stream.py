@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import itertools
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -20,9 +19,8 @@ from napari_gpu_denoise.errors import (
     SigmaError,
 )
 from napari_gpu_denoise.filters import BM3D, VBM3D, NLMeans
-from napari_gpu_denoise.opencl.memory import Arena, release_memory
+from napari_gpu_denoise.opencl.memory import release_memory
 from napari_gpu_denoise.opencl.program import session
-from napari_gpu_denoise.run import stream as streams
 from napari_gpu_denoise.run.record import Tally
 from napari_gpu_denoise.run.request import Run
 from napari_gpu_denoise.run.stream import FrameStream, StreamFrame
@@ -314,35 +312,3 @@ def test_no_frames_give_no_frames(device, arenas):
     for frames in ([], iter(()), np.empty((0, 5, 5))):
         assert list(gd.stream(SETTINGS["vbm3d 4+4"], frames, device=device)) == []
     assert not arenas
-
-
-@pytest.mark.parametrize("cause", ["the source", "a frame"])
-def test_nobody_looks_at_frames_whose_memory_is_gone(streaming_device, monkeypatch, cause):
-    look, free, freed, late = streams.note_frames, Arena.free, [], []
-
-    def slow(*given, **named):
-        time.sleep(0.05)
-        late.append(bool(freed))
-        return look(*given, **named)
-
-    def let_go(arena):
-        freed.append(arena)
-        free(arena)
-
-    def source():
-        for k, one in enumerate(noisy(12, 40, 44)):
-            if k == 4:
-                if cause == "the source":
-                    raise KeyError("camera gone")
-                one = np.full_like(one, np.nan)
-            yield one
-
-    monkeypatch.setattr(streams, "note_frames", slow)
-    monkeypatch.setattr(Arena, "free", let_go)
-    with pytest.raises((KeyError, NonFiniteError)):
-        list(gd.stream(SETTINGS["vbm3d 2+1"], source(), 20.0, device=streaming_device))
-    assert freed
-    time.sleep(0.3)
-    # Without a thread of their own, looks begin when all frames are there.
-    assert len(late) >= 4 or streaming_device.shares_cores
-    assert not any(late)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -162,8 +161,7 @@ class FrameStream:
     the run prepared for one frame, and `sigma_of` returns the noise of each.
 
     Frames still in use are held; the videos of a frame read them in step. The noise of the job is
-    that of the last frame taken. A thread, if there is one, makes notes of frames while others are
-    read: it must be shut down before the buffers that frames are read into are freed.
+    that of the last frame taken.
     """
 
     def __init__(
@@ -218,7 +216,6 @@ class FrameStream:
         self._source, self._ended = source, False
         self._held = {0: self._checked(0, first)}
         self._known = 1
-        self._note_thread: ThreadPoolExecutor | None = None
         # Of each video the sigma of the last frame, and what `FrameSigma.of_frame` made of it.
         self._noise: dict[int, tuple[Sigma, tuple[np.ndarray, np.ndarray]]] = {}
 
@@ -241,7 +238,7 @@ class FrameStream:
 
     def _read(self, video: int, first: int, host: np.ndarray) -> list[FrameNote]:
         """Read frames of a video, as `FrameFlow.run` does."""
-        pending, corners = [], []
+        noises, corners = [], []
         for k in range(host.shape[1]):
             frame = self._get(first + k)
             if frame is None:
@@ -249,15 +246,11 @@ class FrameStream:
             work = frame.work
             read_frames(work, self._tile, video, video + 1, host[:, k : k + 1])
             planes = [work.source.frame(0, video, c) for c in range(host.shape[0])]
-            noise, filter = self._noise_of(frame, video), self._job.filter
-            # Of what is uploaded: the pixels of the frame may be others by then.
-            given = host[:, k : k + 1], [noise], Levels(0, 1.0), filter
-            make = partial(note_frames, *given)
-            if self._note_thread is not None:
-                make = self._note_thread.submit(make).result
-            pending.append(make)
+            noises.append(noise := self._noise_of(frame, video))
             corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
-        notes = [note for (note,) in (noted() for noted in pending)]
+        # Of what is uploaded: the pixels of the frames may be others by then.
+        given = list(host[:, : len(noises)]), noises, Levels(0, 1.0), self._job.filter
+        notes = note_frames(*given) if noises else []
         for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
             if note.empty and noisy:
                 self._held[first + k].constant[video] = levels
@@ -363,9 +356,6 @@ class FrameStream:
                 stack.enter_context(closing(flow))
                 steps = flow.run(partial(self._read, video), partial(self._write, video))
                 flows.append(stack.enter_context(closing(steps)))
-            if not (device.shares_cores or self._live):
-                # Entered last, so that the thread ends before the memory that it reads is freed.
-                self._note_thread = stack.enter_context(ThreadPoolExecutor(1, "frames in"))
             written, running = 0, True
             while running:
                 # All videos advance in step.

@@ -122,7 +122,8 @@ def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks
 def _differences(windows: np.ndarray, spectrum: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Return the mean squared differences of blocks at each place of windows, less their means."""
     shared = _BACK[0] @ (_spectra(windows) * spectrum) @ _BACK[1]
-    return variance[:, None, None] + _variances(windows) - 2 * shared.real
+    around = _means(windows**2) - _means(windows) ** 2
+    return variance[:, None, None] + around - 2 * shared.real
 
 
 def _windows(frames: Sequence[np.ndarray], by: int) -> np.ndarray:
@@ -169,10 +170,6 @@ def _spectra(blocks: np.ndarray) -> np.ndarray:
 
 def _means(windows: np.ndarray) -> np.ndarray:
     return _MEANS @ windows @ _MEANS.T
-
-
-def _variances(windows: np.ndarray) -> np.ndarray:
-    return _means(windows**2) - _means(windows) ** 2
 
 
 def _fine(blocks: np.ndarray) -> np.ndarray:
