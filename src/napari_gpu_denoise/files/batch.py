@@ -337,7 +337,7 @@ def denoise_files(
                 todo = _by_workers(batch, state, todo, files, progress)
             while todo and not state.stops(files):
                 begun = count - len(todo) if files else 0  # until a file is done, kernels are built
-                if batch.workers is not None and _pays(batch, begun, todo):
+                if batch.workers is not None and flow.pays(begun, todo):
                     flow.finish()
                     run = replace(batch.run, device=new.device)
                     options = replace(batch.options, client=held.enter_context(new.started()))
@@ -353,18 +353,6 @@ def denoise_files(
     workers = "" if new is None else new.note
     report = BatchReport(tuple(files), spent=tuple(state.spent), workers=workers)
     return replace(report, notes=_plate(batch)) if not report.failed else report
-
-
-def _pays(batch: Batch, begun: int, todo: Sequence[Path]) -> bool:
-    """Return whether workers shorten what is left of a batch, of which files are begun already."""
-    from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
-
-    seconds, devices = 0.0, batch.devices
-    if not any(each.shares_cores for each in devices):  # whose cores the workers would take
-        with contextlib.suppress(Exception), batch.open_image(todo[0]) as picture:
-            seconds = seconds_on(batch.run.filter, picture.data.size, devices)
-            seconds += picture.data.nbytes / _PACE
-    return batch.workers.pay(seconds, begun, len(todo))
 
 
 def _close(opened: Iterable[Future[OpenImage] | None]) -> None:
@@ -405,6 +393,19 @@ class _Flow(contextlib.ExitStack):
         self._pool = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "files"))
         self._opening = self.enter_context(ThreadPoolExecutor(_AT_ONCE, "opening"))
         self.callback(self._ended.set)
+
+    def pays(self, begun: int, todo: Sequence[Path]) -> bool:
+        """Return whether workers shorten what is left of a batch, of which files are begun."""
+        from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
+
+        batch, seconds, coming = self.batch, 0.0, self._coming.get(todo[0])
+        if not any(each.shares_cores for each in batch.devices):  # whose cores workers would take
+            with contextlib.suppress(Exception), contextlib.ExitStack() as held:
+                opened = coming.result() if coming else held.enter_context(batch.opened(todo[0]))
+                pixels = opened.picture.data
+                seconds = seconds_on(batch.run.filter, pixels.size, batch.devices)
+                seconds += pixels.nbytes / _PACE
+        return batch.workers.pay(seconds, begun, len(todo))
 
     def take(self, todo: Sequence[Path], count: int) -> None:
         """Denoise the first of the last files of a count, or begin to."""

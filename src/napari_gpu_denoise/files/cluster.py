@@ -31,7 +31,6 @@ from napari_gpu_denoise.files.input_checks import check_no_secrets
 from napari_gpu_denoise.files.zarr.places import Address, Claim, as_path, zarr_package
 from napari_gpu_denoise.files.zarr.writing import FullResolutionArray, NewImage
 from napari_gpu_denoise.image.axes import check_axes
-from napari_gpu_denoise.noise.structure.remove import CorrectedArray, Correction
 from napari_gpu_denoise.opencl.device import own_device
 from napari_gpu_denoise.run.by_parts import PartList
 from napari_gpu_denoise.run.input import Input
@@ -59,14 +58,14 @@ class Place:
     path: str
     companions_anywhere: bool
     device: Any = None
-    correction: Correction | None = None
+    correction: Any = None
     target: tuple[str, str, str] | None = None
 
     def source(self) -> Any:
         """Return the pixels, which are read part by part."""
         with _opening:  # two threads would open it twice, and one be closed as nobody keeps it
             data = _opened(self.run, self.path, self.companions_anywhere)[1].data
-        return CorrectedArray(data, self.correction) if self.correction else data
+        return self.correction.of(data) if self.correction else data
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def device_of_this(wanted: Any) -> tuple[str, str, str, str]:
     return device.name, device.platform, device.version, device.driver
 
 
-def prepared(place: Place, run: Run, known: Correction | None) -> tuple[Job, Correction | None]:
+def prepared(place: Place, run: Run, known: Any) -> tuple[Job, Any]:
     """Prepare a run for an input: what to correct, and the noise, are measured."""
     image = Input.of(place.source(), run, known)
     job = start(replace(run, device=own_device(place.device)), image).sharing(image.windows())

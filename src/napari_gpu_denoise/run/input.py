@@ -158,11 +158,7 @@ class Input:
 
     def corrected(self, image: Any) -> Any:
         """Return an image like this one without what is removed from this one."""
-        if not self.correction:
-            return image
-        from napari_gpu_denoise.noise.structure.remove import CorrectedArray
-
-        return CorrectedArray(image, self.correction)
+        return self.correction.of(image) if self.correction else image
 
     def corrected_frame(self, frame: Any) -> np.ndarray:
         """Return a frame of the stream that began with this image without structured noise.

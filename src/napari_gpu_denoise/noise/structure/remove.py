@@ -83,6 +83,10 @@ class Correction:
     def __bool__(self) -> bool:
         return any(map(bool, self.channels))
 
+    def of(self, array: Any) -> CorrectedArray:
+        """Return an array of its shape, which is corrected as it is read."""
+        return CorrectedArray(array, self)
+
     def applied(self, block: np.ndarray) -> np.ndarray:
         """Return pixels without structured noise, float32; NaN and infinity stay as they are.
 
