@@ -347,6 +347,24 @@ def test_files_flow(folder, calls, monkeypatch):
     assert told == "5 denoised, 1 failed, 0 skipped. Most time: writing, 70 %."
 
 
+@pytest.mark.parametrize(
+    ("settings", "used"), [(SETTINGS, "a"), (gd.BM3D.of(profile="high"), "ab")]
+)
+def test_devices_that_files_do_not_keep_busy_are_not_opened(folder, monkeypatch, settings, used):
+    known = {"shares_cores": False, "compute_units": 132, "kind": "discrete GPU"}
+    devices, given = tuple(SimpleNamespace(name=name, **known) for name in "ab"), []
+
+    def fail(path, target, run, *_, **__):
+        given.append(run.device)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(batch, "denoise_file", fail)
+    monkeypatch.setattr(batch, "choose_devices", lambda *_: devices)
+    assert len(run_batch("raw/*.tif", settings, 5, output="out").failed) == 3
+    assert given[0] == devices  # the first has no others beside it
+    assert sorted({each.name for taken in given[1:] for each in taken}) == [*used]
+
+
 def test_a_file_that_lacks_memory_beside_others_is_tried_alone(folder, calls, monkeypatch):
     plain, tried = batch.denoise_file, []
 

@@ -27,7 +27,7 @@ from napari_gpu_denoise.opencl.device import Device, choose_devices, own_device
 from napari_gpu_denoise.protocol.filter import Filter
 from napari_gpu_denoise.run.progress import SILENT, Progress, Step
 from napari_gpu_denoise.run.record import Record
-from napari_gpu_denoise.run.request import HostMemory, Run, check_flags, takes_options
+from napari_gpu_denoise.run.request import HostMemory, Run, check_flags, on_cores, takes_options
 
 _PACE = 5e8  # bytes a second of a large file that one process reads, filters fast, and writes
 _AT_ONCE = 6  # files that are read, filtered and written at the same time
@@ -396,22 +396,26 @@ class _Flow(contextlib.ExitStack):
 
     def pays(self, begun: int, todo: Sequence[Path]) -> bool:
         """Return whether workers shorten what is left of a batch, of which files are begun."""
-        from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
-
         batch, seconds, coming = self.batch, 0.0, self._coming.get(todo[0])
-        if not any(each.shares_cores for each in batch.devices):  # whose cores workers would take
+        if not on_cores(batch.devices):  # whose cores workers would take
             with contextlib.suppress(Exception), contextlib.ExitStack() as held:
                 opened = coming.result() if coming else held.enter_context(batch.opened(todo[0]))
-                pixels = opened.picture.data
-                seconds = seconds_on(batch.run.filter, pixels.size, batch.devices)
-                seconds += pixels.nbytes / _PACE
+                seconds = sum(self._seconds(opened, batch.devices))
         return batch.workers.pay(seconds, begun, len(todo))
+
+    def _seconds(self, opened: OpenImage, devices: Sequence[Device]) -> tuple[float, float]:
+        """Return the seconds that devices take for an image, and this process, about."""
+        from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
+
+        filter, pixels = self.batch.run.filter, opened.picture.data
+        filtering, start = (seconds_on(filter, n, devices) for n in (pixels.size, 0))
+        return filtering - start, pixels.nbytes / _PACE
 
     def take(self, todo: Sequence[Path], count: int) -> None:
         """Denoise the first of the last files of a count, or begin to."""
         batch, path, place = self.batch, todo[0], (count - len(todo), count)
         flows = bool(self._files) and batch.options.client is None and not batch.stop_on_error
-        flows = flows and not any(each.shares_cores for each in batch.devices)
+        flows = flows and not on_cores(batch.devices)
         if os.path.islink(batch.targets.get(path, "")):
             self.finish()  # it may lead to the result of an earlier file
         for each in todo[: 1 + _AT_ONCE] if flows else ():
@@ -437,6 +441,9 @@ class _Flow(contextlib.ExitStack):
     def _begin(self, path: Path, place: tuple[int, int], opened: OpenImage) -> None:
         """Let a thread denoise a file, on one of the devices."""
         devices = self.batch.devices
+        if len(devices) > 1:  # only as many as are kept busy: others take time to open
+            filtering, rest = self._seconds(opened, devices[:1])
+            devices = devices[: 1 + int(filtering / rest)]
         device = (devices[place[0] % len(devices)],)
         run = replace(self.batch.run, host_memory=opened.memory, device=device)
         steps: deque[Step] = deque()
@@ -550,7 +557,6 @@ def _by_workers(
         return todo
     rest: list[Path] = []
     begun: list[Path] = []
-
     before, total = len(files), len(files) + len(todo)
 
     def among_all(step: Step) -> BatchProgress:

@@ -68,11 +68,9 @@ def read_json(path: str | os.PathLike) -> Any:
 
 def start_of(path: str | os.PathLike, length: int = 132) -> bytes:
     """Return the first bytes of a file; none if it cannot be opened."""
-    try:
-        with open_regular(path) as file:
-            return file.read(length)
-    except OSError:
-        return b""
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        return file.read(length)
+    return b""
 
 
 def starts_like_dicom(path: str | os.PathLike) -> bool:

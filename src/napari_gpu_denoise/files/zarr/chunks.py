@@ -175,9 +175,6 @@ def _for_each(work: Callable[..., None], chunks: Iterable[tuple[Any, ...]], nbyt
         for chunk in left:
             work(*chunk)
 
-    if threads == 1:
-        in_this_thread()
-        return
     executor = shared_executor("chunks", _THREADS)
     begun = [executor.submit(in_this_thread) for _ in range(threads)]
     try:

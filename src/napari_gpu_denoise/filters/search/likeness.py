@@ -122,8 +122,7 @@ def _matched(pairs: Sequence[tuple[np.ndarray, np.ndarray]], by: int) -> _Blocks
 def _differences(windows: np.ndarray, spectrum: np.ndarray, variance: np.ndarray) -> np.ndarray:
     """Return the mean squared differences of blocks at each place of windows, less their means."""
     shared = _BACK[0] @ (_spectra(windows) * spectrum) @ _BACK[1]
-    around = _means(windows**2) - _means(windows) ** 2
-    return variance[:, None, None] + around - 2 * shared.real
+    return variance[:, None, None] + (_means(windows**2) - _means(windows) ** 2) - 2 * shared.real
 
 
 def _windows(frames: Sequence[np.ndarray], by: int) -> np.ndarray:
