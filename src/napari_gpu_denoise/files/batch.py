@@ -404,7 +404,7 @@ class _Flow(contextlib.ExitStack):
         return batch.workers.pay(seconds, begun, len(todo))
 
     def _seconds(self, opened: OpenImage, devices: Sequence[Device]) -> tuple[float, float]:
-        """Return the seconds that devices take for an image, and this process, about."""
+        """Return about how many seconds devices take for an image, and this process."""
         from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
 
         filter, pixels = self.batch.run.filter, opened.picture.data
@@ -441,7 +441,7 @@ class _Flow(contextlib.ExitStack):
     def _begin(self, path: Path, place: tuple[int, int], opened: OpenImage) -> None:
         """Let a thread denoise a file, on one of the devices."""
         devices = self.batch.devices
-        if len(devices) > 1:  # only as many as are kept busy: others take time to open
+        if len(devices) > 1:  # as many as are kept busy: another takes time to open
             filtering, rest = self._seconds(opened, devices[:1])
             devices = devices[: 1 + int(filtering / rest)]
         device = (devices[place[0] % len(devices)],)

@@ -58,7 +58,7 @@ class Place:
     path: str
     companions_anywhere: bool
     device: Any = None
-    correction: Any = None
+    correction: Any = None  # a `Correction`
     target: tuple[str, str, str] | None = None
 
     def source(self) -> Any:

@@ -160,8 +160,7 @@ class FrameStream:
     The sigma of `run` may be a function of the frame number. Of a series that is known, `job` is
     the run prepared for one frame, and `sigma_of` returns the noise of each.
 
-    Frames still in use are held; the videos of a frame read them in step. The noise of the job is
-    that of the last frame taken.
+    Frames in use are held, and their videos read in step. The job has the noise of the last frame.
     """
 
     def __init__(

@@ -217,7 +217,7 @@ class Folder(LocalStore):
     def __init__(self, root: Path, within: str | None) -> None:
         super().__init__(Path(os.path.realpath(root)), read_only=True)
         self._within = within
-        self._folders: dict[str, str] = {}  # real names: each look at a part of one takes long
+        self._folders: dict[str, str] = {}  # real names, which take a look at each part
 
     def get_sync(self, key: str, **options: Any) -> Buffer | None:
         """Return the content of a file, or a part of it; None if there is none."""

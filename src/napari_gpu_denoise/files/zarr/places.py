@@ -185,9 +185,10 @@ def member(folder: Path | Address, name: object) -> Path | Address:
 
 
 def check_inside(folder: str | None, path: Path, real: str = "") -> str:
-    """Return the `real` name of a file, if not known; `FileError` if it is outside of a folder.
+    """Return the real name of a file; `FileError` if it is outside of a real folder.
 
-    Without a folder it may be anywhere. `OSError` if it is a pipe, a device, or not there.
+    Without a folder it may be anywhere. `real` is that name, where it is known. `OSError` if it is
+    a pipe, a device, or not there.
     """
     real = real or os.path.realpath(path)
     if folder is not None and not real.startswith(os.path.join(folder, "")):
