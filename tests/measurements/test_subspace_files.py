@@ -35,7 +35,14 @@ def command(*words) -> int:
     return cli.main(list(map(str, words)))
 
 
-def test_nifti_keeps_header_and_tables(series):
+@pytest.mark.parametrize("linked", [False, True])
+def test_nifti_keeps_header_and_tables(series, linked):
+    tables = [series.with_name("dwi" + end) for end in (".bval", ".bvec")]
+    if linked:  # from a folder without the tables
+        link = series.parent / "links" / series.name
+        link.parent.mkdir()
+        link.symlink_to(series)
+        series = link
     picture = gd.read(series)
     assert picture.axes == picture.filter_axes == "DZYX"
     target = series.with_name("clean.nii.gz")
@@ -45,9 +52,8 @@ def test_nifti_keeps_header_and_tables(series):
     assert before.header["descrip"] == after.header["descrip"]
     fields = set(before.header.keys()) - {"vox_offset"}
     assert all(before.header[name].tobytes() == after.header[name].tobytes() for name in fields)
-    for end in (".bval", ".bvec"):
-        table = series.with_name("dwi" + end)
-        assert series.with_name("clean" + end).read_bytes() == table.read_bytes()
+    for table in tables:
+        assert series.with_name("clean" + table.suffix).read_bytes() == table.read_bytes()
     wanted = gd.subspace(picture.pixels, 20, axes="DZYX", profile="fast", dtype="same")
     np.testing.assert_array_equal(np.asarray(after.dataobj).T, wanted)
 

@@ -318,14 +318,16 @@ def write(
 
 
 def tables(path: Path, target: Path) -> dict[Path, Path]:
-    """Return the tables of diffusion weighting beside an image, and where those of a result lie."""
+    """Return the tables of diffusion weighting of an image, and where those of a result lie."""
     pairs = ((_beside(path, end), _beside(target, end)) for end in _WEIGHTING)
     return {source: copy for source, copy in pairs if source.exists() and source != copy}
 
 
 def _beside(path: Path, end: str) -> Path:
-    """Return the file of the same name with another end, beside an image."""
-    return path.with_name(path.name[: path.name.lower().rfind(".nii")] + end)
+    """Return the file of the same name with another end: beside an image, or what that links to."""
+    both = path, path.resolve()
+    places = [one.with_name(one.name[: one.name.lower().rfind(".nii")] + end) for one in both]
+    return next(filter(Path.exists, places), places[0])
 
 
 def _head(dtype: np.dtype, like: ImageFile, records: Sequence[dict]) -> bytes:

@@ -266,7 +266,7 @@ def as_array(image: Any) -> np.ndarray:
         raise ImageError(f"{name} is the name of a file", f"read it, as gd.read({name}).data")
     if type(image).__module__.startswith("napari.layers"):
         raise ImageError(f"{image} is a layer of napari", "give its pixels, layer.data")
-    if hasattr(image, "data") and not hasattr(image, "__array__"):  # such as what gd.read returns
+    if not hasattr(image, "__array__") and hasattr(image, "data"):  # such as what gd.read returns
         raise ImageError(f"{type(image).__name__} is not an array", "give its pixels, .data")
     # NumPy drops the mask of a dask array.
     computed = image.compute() if hasattr(image, "dask") else image

@@ -183,11 +183,10 @@ def list_drivers() -> tuple[str, ...]:
 
 def _opens(library: str) -> bool:
     """Return whether a driver can be opened; it then sees only its own symbols, as bundled ones."""
-    try:
+    with contextlib.suppress(OSError):
         ctypes.CDLL(library, os.RTLD_NOW | os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0))
-    except OSError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _show_intel_runtime() -> None:

@@ -44,11 +44,10 @@ class Origin:
 
 def file_origin(metadata: Mapping[str, Any]) -> Origin | None:
     """Return the file that a layer with these metadata was made from; None if of none."""
-    try:
+    with suppress(KeyError, TypeError, ValueError):
         found = metadata[FILE_KEY]
         return Origin(**{**found, "stamp": tuple(found["stamp"])})
-    except (KeyError, TypeError, ValueError):
-        return None
+    return None
 
 
 def split_axis(axes: str, shape: Sequence[int]) -> int | None:

@@ -193,10 +193,9 @@ def _transformed(steps: Sequence[Mapping[str, Any]], count: int) -> tuple[tuple,
 
 def _channels(omero: Any) -> tuple[Channel, ...]:
     """Return names, colours and limits of channels; none if they are damaged."""
-    try:
+    with contextlib.suppress(TypeError, KeyError, ValueError, AttributeError):
         return tuple(_channel(each) for each in omero["channels"])
-    except (TypeError, KeyError, ValueError, AttributeError):
-        return ()
+    return ()
 
 
 def _channel(told: Mapping[str, Any]) -> Channel:
