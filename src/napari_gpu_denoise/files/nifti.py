@@ -327,7 +327,7 @@ def _beside(path: Path, end: str) -> Path:
     """Return the file of the same name with another end: beside an image, or what that links to."""
     both = path, path.resolve()
     places = [one.with_name(one.name[: one.name.lower().rfind(".nii")] + end) for one in both]
-    return next(filter(Path.exists, places), places[0])
+    return next(filter(os.path.exists, places), places[0])
 
 
 def _head(dtype: np.dtype, like: ImageFile, records: Sequence[dict]) -> bytes:
