@@ -93,7 +93,7 @@ class TestNifti1(FormatContract):
     ending, results = ".nii", (".nii", ".nii.gz")
     version, order = 1, "<"
     axes = ("YX", "ZYX", "TZYX")
-    types = ("int16", *sorted(nifti._HELD - {"int16"}))
+    types = ("int16", *sorted(nifti.FORMAT.held["nifti"][1] - {"int16"}))
     steps = apart("millimeter", T=1.5, Z=3.041381, Y=1.346291, X=2.0)
     modules = ("nibabel", "nibabel.nifti1")
     lies = (

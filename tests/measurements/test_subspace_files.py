@@ -58,6 +58,18 @@ def test_nifti_keeps_header_and_tables(series, linked):
     np.testing.assert_array_equal(np.asarray(after.dataobj).T, wanted)
 
 
+def test_tables_that_are_links_to_elsewhere_are_not_copied(series, tmp_path_factory, capsys):
+    table, secret = series.with_name("dwi.bvec"), tmp_path_factory.mktemp("other") / "secret"
+    table.rename(secret)
+    table.symlink_to(secret)
+    options = "subspace", series, "-o", series.with_name("clean.nii"), "--sigma", 20
+    assert command(*options, "--profile", "fast") == 4
+    assert f"{table} is a link to {secret}" in capsys.readouterr().err
+    assert not series.with_name("clean.bvec").exists()
+    assert command(*options, "--profile", "fast", "--companions-anywhere") == 0
+    assert series.with_name("clean.bvec").read_bytes() == secret.read_bytes()
+
+
 def test_tables_that_are_there_are_not_replaced(series, capsys):
     table, target = series.with_name("clean.bval"), series.with_name("clean.nii")
     table.write_text("mine")

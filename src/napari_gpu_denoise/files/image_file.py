@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from napari_gpu_denoise.files import input_checks
 from napari_gpu_denoise.image.axes import chosen_range, index_parts
 
+INTEGERS = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 _CACHED = 4  # decoded blocks kept in memory,
 _CACHED_BYTES = 2**25  # as long as they do not exceed this; one is always kept
 

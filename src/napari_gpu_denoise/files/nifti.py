@@ -57,8 +57,6 @@ _REST = 1 << 20  # bytes behind the voxels that are read for the checksum of a g
 
 # Stored whole numbers up to this, counted in steps of the slope, are told apart by float32.
 _EXACT = 2.0**22
-_HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-_HELD |= {"float32", "float64"}
 _COMPRESSION = 1  # as nibabel: higher levels take several times as long for a few per cent
 
 
@@ -76,9 +74,12 @@ def open_image(
 ) -> ImageFile:
     """Open a NIfTI file, to read its planes on demand.
 
-    Grey levels are what slope and intercept of the header make of the stored values. It has no
-    companions.
+    Grey levels are what slope and intercept of the header make of the stored values. Companions
+    are tables of diffusion, which are copied.
     """
+    for table in () if companions_anywhere else (_beside(path, end) for end in _WEIGHTING):
+        if table.exists() and input_checks.leads_out(table.parent, table):
+            raise input_checks.link_outside(table, os.path.realpath(table), table.parent)
     file = held.enter_context(input_checks.open_image(path))
     size = os.fstat(file.fileno()).st_size
     packed = file.read(2) == _GZIP
@@ -397,7 +398,7 @@ FORMAT = Format(
     is_format=is_nifti,
     open_image=open_image,
     write=write,
-    held={"nifti": ("a NIfTI", _HELD)},
+    held={"nifti": ("a NIfTI", image_file.INTEGERS | {"float32", "float64"})},
     tables=tables,
     described_anew=described_anew,
 )

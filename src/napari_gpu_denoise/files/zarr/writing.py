@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from napari_gpu_denoise.errors import OutputError
-from napari_gpu_denoise.files.image_file import ImageFile
+from napari_gpu_denoise.files.image_file import INTEGERS, ImageFile
 from napari_gpu_denoise.files.input_checks import open_regular, read_files
 from napari_gpu_denoise.files.output import already_there, new_folder, writing
 from napari_gpu_denoise.files.zarr import places
@@ -30,8 +30,7 @@ from napari_gpu_denoise.image.axes import chosen_range, index_parts
 from napari_gpu_denoise.image.threads import mapping, shared_executor
 from napari_gpu_denoise.protocol.tiles import regions
 
-HELD = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-HELD |= {"float16", "float32", "float64"}
+HELD = INTEGERS | {"float16", "float32", "float64"}
 _REQUESTS = 16  # at a time
 
 _SMALLEST = 512  # pixels along Y and X up to which a new image gets no coarser level
