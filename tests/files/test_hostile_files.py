@@ -96,15 +96,16 @@ def odd(place: Path, kind: str) -> Path:
         os.mkfifo(place.with_name("pipe"))
         place.symlink_to("pipe")
     else:
-        place.symlink_to({"device": "/dev/zero", "circle": place.name}[kind])
+        place.symlink_to({"device": "/dev/zero", "circle": place.name, "lost": "gone"}[kind])
     return place
 
 
 WHY = {"circle": "[Tt]oo many levels of symbolic links|cannot be read"}
+WHY["lost"] = "is a link to what is not there: fetch that"
 
 
 @needs_pipes
-@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device", "circle"])
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device", "circle", "lost"])
 @pytest.mark.parametrize("name", ["in.tif", "in.nii", "in.nii.gz", "in"])
 def test_what_is_no_file_is_not_read(tmp_path, in_time, kind, name):
     """A pipe was waited for, by a program that no Ctrl-C ended, links in a circle were a bug."""

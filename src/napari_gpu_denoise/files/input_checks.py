@@ -193,17 +193,17 @@ def reading(path: Path, state: str = "cut short or damaged") -> Iterator[None]:
         yield
     except DenoiseError:
         raise
-    except ImportError as error:
-        raise not_installed(path, error) from error
     except MemoryError as error:
         raise FileError(f"{path} does not fit into the memory of this machine.") from error
     except Exception as error:
         reason = reason_of(error)
         if isinstance(error, NotImplementedError):
             raise FileError(f"{path} is of a kind not read here ({reason}): convert it.") from error
-        if "requires the 'imagecodecs'" in reason:  # as tifffile says it
+        if isinstance(error, ImportError) or "requires the 'imagecodecs'" in reason:  # of tifffile
             raise not_installed(path, error) from error
-        if isinstance(error, OSError) and error.strerror:
+        if isinstance(error, FileNotFoundError) and os.path.islink(path):
+            problem = "is a link to what is not there: fetch that, or correct the link"
+        elif isinstance(error, OSError) and error.strerror:
             problem = f"cannot be read: {error.strerror}"
         elif isinstance(error, (ConnectionError, TimeoutError)):
             problem = f"cannot be reached: {reason}"
