@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import imagecodecs
+import numcodecs
 import numpy as np
 import pytest
 import zarr
@@ -192,6 +193,19 @@ def test_byte_order_and_names_of_chunks(tmp_path, separator):
     assert not gd.run_batch(path, SETTINGS, 8, output=out, dtype="same").failed
     np.testing.assert_array_equal(gd.read(out).data, denoised("ZYX", dtype="same"))
     assert (out / "0" / separator.join("000")).is_file()
+
+
+@pytest.mark.parametrize("compressor", [None, numcodecs.Blosc()])
+def test_filters_of_zarr_2(tmp_path, compressor):
+    """What is not compressed has a filter in place of the compressor."""
+    codecs, image = [numcodecs.Delta("u2"), numcodecs.Shuffle(2)], IMAGES["ZYX"][0]
+    options = {"filters": codecs, "compressors": compressor, "chunks": (10, 10)}
+    path = write_store(tmp_path / "in.ome.zarr", image, "YX", "0.4", **options)
+    picture = gd.read(path)
+    np.testing.assert_array_equal(picture.data, image)
+    gd.write(tmp_path / "out.ome.zarr", image[::-1], picture)
+    np.testing.assert_array_equal(gd.read(tmp_path / "out.ome.zarr").data, image[::-1])
+    assert [*zarr.open_array(tmp_path / "out.ome.zarr" / "0").filters] == codecs
 
 
 def test_transformations_of_an_image_and_of_its_levels_are_joined(tmp_path):
