@@ -21,7 +21,7 @@ MODULE_LINES, KERNEL_LINES = 800, 250
 LIMITS = {
     "modules": 187,
     "lines": 43_957,
-    "lines of imports": 2_739,
+    "lines of imports": 2_737,
     "modules with a single importer": 24,
 }
 

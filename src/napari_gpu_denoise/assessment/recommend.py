@@ -107,7 +107,7 @@ _INTEGRATED = 12  # times slower than the GPU above, at least
 _START = 1.0  # seconds for the noise, and for reading
 
 
-def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
+def seconds_on(filter: Any, pixels: int, devices: Sequence[Device], start: float = _START) -> float:
     """Estimate the time of a filter for a number of pixels that devices share, in seconds."""
     (device, *others) = devices
     refined = getattr(filter, "refine", "off") != "off"
@@ -123,7 +123,7 @@ def seconds_on(filter: Any, pixels: int, devices: Sequence[Device]) -> float:
             slower = max(slower, _INTEGRATED)
         each = known[1] * slower
     times *= 2 if filter.name == "bm4d" and "T" in filter.joint else 1
-    return _START + pixels / 1e6 * each * times / (1 + len(others))
+    return start + pixels / 1e6 * each * times / (1 + len(others))
 
 
 def time_in_words(seconds: float) -> str:

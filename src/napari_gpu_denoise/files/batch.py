@@ -408,8 +408,7 @@ class _Flow(contextlib.ExitStack):
         from napari_gpu_denoise.assessment.recommend import seconds_on  # imports all filters
 
         filter, pixels = self.batch.run.filter, opened.picture.data
-        filtering, start = (seconds_on(filter, n, devices) for n in (pixels.size, 0))
-        return filtering - start, pixels.nbytes / _PACE
+        return seconds_on(filter, pixels.size, devices, start=0.0), pixels.nbytes / _PACE
 
     def take(self, todo: Sequence[Path], count: int) -> None:
         """Denoise the first of the last files of a count, or begin to."""

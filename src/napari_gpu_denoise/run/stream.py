@@ -248,8 +248,8 @@ class FrameStream:
             noises.append(noise := self._noise_of(frame, video))
             corners.append((noise[0].any(), [plane[0, 0, 0] for plane in planes]))
         # Of what is uploaded: the pixels of the frames may be others by then.
-        given = list(host[:, : len(noises)]), noises, Levels(0, 1.0), self._job.filter
-        notes = note_frames(*given) if noises else []
+        given = list(host[:, : len(noises)])
+        notes = note_frames(given, noises, Levels(0, 1.0), self._job.filter)
         for k, (note, (noisy, levels)) in enumerate(zip(notes, corners, strict=True)):
             if note.empty and noisy:
                 self._held[first + k].constant[video] = levels

@@ -335,7 +335,7 @@ def open_image(
         outside: tuple[str, ...] = ()
         if tif.ome_metadata:
             check_planes(tif, path)
-            where = Path(os.path.realpath(path)).parent, companions_anywhere
+            where = Path(file.name).parent, companions_anywhere  # where they are looked for
             xml, outside = ome_xml.keep_inside(tif.ome_metadata, *where)
             if outside:
                 tif = held.enter_context(tifffile.TiffFile(file, omexml=xml, **options))

@@ -12,6 +12,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -217,14 +218,13 @@ class Folder(LocalStore):
     def __init__(self, root: Path, within: str | None) -> None:
         super().__init__(Path(os.path.realpath(root)), read_only=True)
         self._within = within
-        self._folders: dict[str, str] = {}  # real names, which take a look at each part
+        # Real names of the last folders: each takes a look at all its parts.
+        self._real = lru_cache(1 << 12)(lambda folder: os.path.realpath(self.root / folder))
 
     def get_sync(self, key: str, **options: Any) -> Buffer | None:
         """Return the content of a file, or a part of it; None if there is none."""
         folder, _, name = key.rpartition("/")
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(self.root / folder)
-        real = os.path.join(self._folders[folder], name)
+        real = os.path.join(self._real(folder), name)
         try:
             check_inside(self._within, self.root / key, "" if os.path.islink(real) else real)
         except (FileNotFoundError, NotADirectoryError):
